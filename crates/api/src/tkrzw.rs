@@ -52,9 +52,9 @@ crate::method::methods! {
     STREAM Bidirectional "tkrzw_rpc.DBMService/Stream";
     /// An iterator: operations, each with its response.
     ITERATE Bidirectional "tkrzw_rpc.DBMService/Iterate";
-    /// Is refused: there is no update log.
+    /// Sends updates in the order of the log, as they come.
     REPLICATE ServerStreaming "tkrzw_rpc.DBMService/Replicate";
-    /// Is not served: this server follows no other.
+    /// Has another server followed, or none.
     CHANGE_MASTER Unary "tkrzw_rpc.DBMService/ChangeMaster";
 }
 

@@ -184,6 +184,27 @@ pub const STDOUT_WAIT_MS: u64 = 5_000;
 /// writing also where the log has just been shortened.
 pub const KEEP_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Bytes of the log that `pelton tkrzw-server` keeps for those who follow it, if nothing else is
+/// said: as much as the original puts into one file of its update log. A follower that is away for
+/// longer needs a new copy.
+pub const TKRZW_KEEP_LOG_BYTES: u64 = 1 << 30;
+
+/// Longest `--repl_wait`, in seconds: a master that says nothing for longer may be gone.
+pub const TKRZW_REPL_WAIT_S_MAX: f64 = 60.0 * 60.0;
+
+/// Updates of a master that are carried out together: some milliseconds.
+pub const MASTER_BATCH_UPDATES: usize = 1_000;
+
+/// The same in bytes of keys and values: what is held in memory of it. One update may be larger.
+pub const MASTER_BATCH_BYTES: usize = 4 << 20;
+
+/// Bytes that an update of a master may have beside its value: the longest key, and some numbers.
+pub const MASTER_MESSAGE_BYTES_BESIDE: usize = 128 << 10;
+
+/// How often the timestamp of a master is kept, with a sync of the log: what has come behind it is
+/// asked for again after a crash.
+pub const MASTER_SAVE_MS: u64 = 1_000;
+
 /// The first wait before a leader is tried again, and the longest one.
 pub const FOLLOW_FIRST_WAIT_MS: u64 = 100;
 

@@ -19,6 +19,7 @@
 mod account;
 mod actions;
 mod admission;
+mod applier;
 mod audit;
 mod audit_record;
 mod authorization;
@@ -92,6 +93,7 @@ use wal::{Recovered, WriteError};
 
 use crate::account::Account;
 use crate::admission::Admission;
+pub use crate::applier::Applier;
 use crate::audit::AuditTrail;
 pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};

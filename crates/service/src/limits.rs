@@ -444,6 +444,19 @@ pub const TKRZW_READ_SLICE_BYTES: usize = 256 << 10;
 /// would take memory and a stream of the connection for ever.
 pub const TKRZW_IDLE_MS: u64 = 60 * 60 * 1_000;
 
+/// Updates that a Replicate of Tkrzw-RPC sends in one step, whether the caller gets them or not:
+/// some 50 µs.
+pub const TKRZW_REPLICATE_STEP_UPDATES: usize = 256;
+
+/// Least time between two responses of a Replicate which say that nothing has come, in
+/// milliseconds. A caller that does not want to wait would get them as fast as the connection
+/// carries them.
+pub const TKRZW_REPLICATE_WAIT_MS_MIN: u64 = 100;
+
+/// Longest address that a ChangeMaster of Tkrzw-RPC may name, in bytes: a name of a host has 253,
+/// the path of a socket 107. It is kept, and shown by Inspect.
+pub const TKRZW_MASTER_BYTES_MAX: usize = 512;
+
 /// How often a call looks whether a replica has done what an operator wants of it, in milliseconds.
 /// The thread that follows does it between two groups; few such calls are ever made.
 pub const ORDER_LOOK_MS: u64 = 20;

@@ -13,6 +13,7 @@ use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, Durability, K
 use crate::database_id::DatabaseId;
 use crate::hash::KeyHasher;
 use crate::limits;
+use crate::log::ORIGIN;
 use crate::operation::{Mode, Operation, TransactList};
 use crate::operations::{Operations, OperationsEnd};
 use crate::push_error::{Limit, PushError};
@@ -41,6 +42,8 @@ pub struct WriteBatch {
     before: ReadBefore,
     /// Who asks for the commits to come.
     source: Source,
+    /// The server on which the commits to come were made; 0: this one.
+    origin: u32,
     /// What it held when it was submitted: commits that are done are taken out of it one by one.
     submitted_bytes: usize,
 }
@@ -64,6 +67,7 @@ impl WriteBatch {
             wants_reads: false,
             before: ReadBefore::default(),
             source: Source::default(),
+            origin: ORIGIN,
             submitted_bytes: 0,
         }
     }
@@ -85,6 +89,12 @@ impl WriteBatch {
         self.source = source;
     }
 
+    /// Says on which server the commits that begin from now on were made, by the number that their
+    /// records in the log name; 0, and whenever the batch was submitted or cleared: on this one.
+    pub fn set_origin(&mut self, origin: u32) {
+        self.origin = origin;
+    }
+
     /// Begins a commit. `tag` comes back with its outcome and means nothing here.
     pub fn begin(&mut self, tag: u64, database: DatabaseId, mode: Mode) -> Commit<'_> {
         let known = self.know(database);
@@ -101,6 +111,7 @@ impl WriteBatch {
                 .saturating_add(limits::COMMIT_BYTES_BESIDE_LARGEST)
                 .max(limits::ANSWER_BYTES),
             source: self.source,
+            origin: self.origin,
             rewrites: false,
             wants_reads: false,
             is_abandoned: false,
@@ -176,6 +187,7 @@ impl WriteBatch {
             whole: Some(whole),
             answer_bytes: limits::ANSWER_BYTES,
             source: self.source,
+            origin: self.origin,
             rewrites: false,
             wants_reads,
             is_abandoned: false,
@@ -325,6 +337,7 @@ impl WriteBatch {
     /// Forgets all commits.
     pub fn clear(&mut self) {
         self.wants_reads = false;
+        self.origin = ORIGIN;
         self.before.begin_anew();
         self.submitted_bytes = 0;
         self.commits.clear();

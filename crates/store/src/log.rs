@@ -5,14 +5,14 @@
 
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use wal::{GroupBuffer, LogGroup, RawRecord, RecordError, Records};
 
 use crate::database_id::DatabaseId;
 use crate::value::{Entry, Value};
 
 /// The number of this server in the records.
-pub(crate) const ORIGIN: u32 = 0;
+pub const ORIGIN: u32 = 0;
 
 /// What a record says has happened.
 ///
@@ -187,6 +187,25 @@ impl FollowedGroup {
         let covered = (self.first_sequence, self.last_sequence);
         let records = Records::of(&self.body, self.records, covered);
         records.map(|raw| raw?.try_into()).collect()
+    }
+
+    /// Reads its first record, with the bytes that it takes; `None`: there is none (any more).
+    ///
+    /// # Errors
+    /// If that is not one that this version knows.
+    pub fn first(&self) -> Result<Option<(Record<'_>, usize)>, RecordError> {
+        let covered = (self.first_sequence, self.last_sequence);
+        let Some(raw) = Records::of(&self.body, self.records, covered).next() else {
+            return Ok(None);
+        };
+        let raw = raw?;
+        Ok(Some((raw.try_into()?, raw.encoded_bytes())))
+    }
+
+    /// Forgets its first record, which takes so many bytes: [`FollowedGroup::first`] says it.
+    pub fn pass_first(&mut self, bytes: usize) {
+        self.body.advance(bytes.min(self.body.len()));
+        self.records = self.records.saturating_sub(1);
     }
 }
 

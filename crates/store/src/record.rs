@@ -19,6 +19,8 @@ pub(crate) struct CommitRecord {
     pub(crate) whole: Option<Whole>,
     pub(crate) answer_bytes: usize,
     pub(crate) source: Source,
+    /// The server on which it was made; 0: this one.
+    pub(crate) origin: u32,
     /// Some operation may copy an existing value.
     pub(crate) rewrites: bool,
     /// It is on a database on disk, and has to know what is there.

@@ -46,6 +46,11 @@ impl LogExtent {
             .get(after.checked_sub(1)?)
             .map(|start| start.ordinal)
     }
+
+    /// Whether it begins where the log itself began: nothing of it was ever retired.
+    pub fn is_from_the_beginning(&self) -> bool {
+        self.reaches_back_to(0)
+    }
 }
 
 #[cfg(test)]

@@ -75,6 +75,57 @@ impl GroupReader {
         GroupReader::begin(disk, place, None, extent.end())
     }
 
+    /// Reads a log from a segment on behind whose beginning everything is that was written at
+    /// `wall_ms` or later, up to its end as it is now: groups from before that come first. `None`:
+    /// some of what was written then is not there any more.
+    ///
+    /// # Errors
+    /// If a segment cannot be read.
+    pub fn open_since(
+        disk: Arc<dyn Disk>,
+        wall_ms: u64,
+        extent: &LogExtent,
+    ) -> Result<Option<GroupReader>, GroupError> {
+        // The clock of a log never goes back: what is before a group is not younger.
+        let (mut older, mut younger) = (0, extent.starts.len());
+        while older < younger {
+            let middle = usize::midpoint(older, younger);
+            let Some(start) = extent.starts.get(middle) else {
+                break;
+            };
+            match GroupReader::first_wall_ms(&disk, start.ordinal, extent)? < wall_ms {
+                true => older = middle + 1,
+                false => younger = middle,
+            }
+        }
+        let place = match older.checked_sub(1) {
+            Some(place) => place,
+            None if extent.is_from_the_beginning() => 0,
+            None => return Ok(None),
+        };
+        let Some(start) = extent.starts.get(place) else {
+            return Ok(None);
+        };
+        let place = LogPlace {
+            segment: start.ordinal,
+            offset: 0,
+        };
+        GroupReader::begin(disk, place, None, extent.end()).map(Some)
+    }
+
+    /// Returns when the first group of a segment was written.
+    fn first_wall_ms(
+        disk: &Arc<dyn Disk>,
+        segment: u64,
+        extent: &LogExtent,
+    ) -> Result<u64, GroupError> {
+        let place = LogPlace { segment, offset: 0 };
+        let mut groups = GroupReader::begin(Arc::clone(disk), place, None, extent.end())?;
+        let first = groups.header_here()?;
+        let (header, _) = first.ok_or_else(|| GroupError::damaged(&**disk, place))?;
+        Ok(header.wall_ms)
+    }
+
     /// Goes on where a reader of the same log stood, up to the end of the log as it is now.
     pub fn resume(
         disk: Arc<dyn Disk>,

@@ -8,7 +8,7 @@ use super::database::KindArgument;
 use super::number;
 use super::serve::LogLevel;
 use crate::durability::Durability;
-use crate::size::{MemoryLimit, Size};
+use crate::size::{KeptAmount, MemoryLimit, Size};
 
 /// The command line of tkrzw_server, and a few flags beside it.
 #[derive(Args, Clone, Debug)]
@@ -65,41 +65,52 @@ pub struct TkrzwServerArguments {
     #[arg(long = "log_td", value_name = "SECONDS", allow_hyphen_values = true)]
     pub log_td: Option<String>,
 
-    /// Has no effect: nothing is replicated
-    #[arg(long = "server_id", value_name = "NUMBER")]
-    pub server_id: Option<String>,
+    /// Number of this server among those that follow each other, another one for each
+    #[arg(
+        long = "server_id",
+        value_name = "NUMBER",
+        default_value = "1",
+        value_parser = number::whole::<i32>(1, i32::MAX as i128)
+    )]
+    pub server_id: i32,
 
-    /// Refused: there is no update log
+    /// Let others follow this server: all databases are kept in its log, also those without a path
+    ///
+    /// No files of this name are made. Where no database has a path, all are kept in the folder
+    /// PREFIX.pelton, or in that of --data. --keep-log says how much of the log is kept for those
+    /// who follow.
     #[arg(long = "ulog_prefix", value_name = "PREFIX")]
     pub ulog_prefix: Option<String>,
 
-    /// Has no effect: there is no update log
+    /// Has no effect: --keep-log says how much is kept of the log
     #[arg(long = "ulog_max_file_size", value_name = "SIZE")]
     pub ulog_max_file_size: Option<String>,
 
-    /// Refused: this server follows no other
+    /// Follow this server: host:port, [ipv6]:port or unix:/path [default: none]
     #[arg(long = "repl_master", value_name = "ADDRESS")]
     pub repl_master: Option<String>,
 
-    /// Has no effect: nothing is replicated
+    /// Keep in this file from which time on the master is followed after a start [default: one in
+    /// the data folder]
     #[arg(long = "repl_ts_file", value_name = "FILE")]
-    pub repl_ts_file: Option<String>,
+    pub repl_ts_file: Option<PathBuf>,
 
-    /// Has no effect: nothing is replicated
+    /// Has no effect: the time is kept in the data folder
     #[arg(long = "repl_ts_from_dbm")]
     pub repl_ts_from_dbm: bool,
 
-    /// Has no effect: nothing is replicated
+    /// Add so much to the time from which on the master is followed
     #[arg(
         long = "repl_ts_skew",
         value_name = "MILLISECONDS",
-        allow_hyphen_values = true
+        default_value = "0",
+        allow_negative_numbers = true
     )]
-    pub repl_ts_skew: Option<String>,
+    pub repl_ts_skew: i64,
 
-    /// Has no effect: nothing is replicated
-    #[arg(long = "repl_wait", value_name = "SECONDS")]
-    pub repl_wait: Option<String>,
+    /// Have the master say after so many seconds that nothing has come
+    #[arg(long = "repl_wait", value_name = "SECONDS", default_value = "1")]
+    pub repl_wait: f64,
 
     /// Write the number of the process into this file, which is removed at the end
     #[arg(long = "pid_file", value_name = "FILE")]
@@ -131,6 +142,11 @@ pub struct TkrzwServerArguments {
     /// behind it]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+
+    /// How much of the log is kept for those who follow: a size, or what was written within a time,
+    /// such as 1h; 0 for nothing [default: 1GiB with --ulog_prefix]
+    #[arg(long, value_name = "SIZE|TIME")]
+    pub keep_log: Option<KeptAmount>,
 
     /// Where databases with a path have their index when they are made [default: memory]
     #[arg(long, value_name = "KIND", value_enum)]

@@ -19,6 +19,7 @@ mod renewal;
 mod replica_id;
 mod stream;
 
+pub use backoff::Backoff;
 pub use lag::watch as watch_lag;
 pub use leader::Leader;
 pub use leading::{note_leadership, tell_old_leader};

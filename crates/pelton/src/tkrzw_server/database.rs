@@ -122,10 +122,10 @@ impl PlannedDatabase {
         })
     }
 
-    /// The same, which lasts if it has a path and is to be durable.
-    pub(super) fn lasting(self, is_durable: bool) -> PlannedDatabase {
+    /// The same, which lasts if it is to be durable and has a path, or others may follow it.
+    pub(super) fn lasting(self, is_durable: bool, has_update_log: bool) -> PlannedDatabase {
         PlannedDatabase {
-            lasts: is_durable && !self.path.is_empty(),
+            lasts: is_durable && (has_update_log || !self.path.is_empty()),
             ..self
         }
     }

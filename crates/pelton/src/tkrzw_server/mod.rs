@@ -2,25 +2,32 @@
 
 mod database;
 pub mod log_file;
+mod master;
+mod timestamp_file;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use net::Address;
+use net::{Address, THREAD_LIMITS};
 use server::{Server, TimeSource};
 use service::settings::tkrzw::{TkrzwDatabase, TkrzwSettings};
-use service::tkrzw_state::TkrzwState;
+use service::tkrzw_state::{MasterOrders, TkrzwState};
 use store::{DatabaseConfig, DatabaseLimits};
 
 use crate::arguments::{DriverChoice, ServeArguments, TkrzwServerArguments};
 use crate::durability::Durability;
 use crate::exit::Failure;
-use crate::limits::{TKRZW_DATABASES, TKRZW_SHUTDOWN_S_MAX};
+use crate::limits::{
+    TKRZW_DATABASES, TKRZW_KEEP_LOG_BYTES, TKRZW_REPL_WAIT_S_MAX, TKRZW_SHUTDOWN_S_MAX,
+};
 use crate::listen::{ListenAddress, ListenAddresses};
 use crate::settings::Settings;
-use crate::size::Span;
+use crate::size::{KeptAmount, Size, Span};
 use crate::time_source::SystemTimeSource;
 use database::PlannedDatabase;
+use master::FollowerPlan;
+use timestamp_file::TimestampFile;
 
 /// What callers of its clients may do who can send no token.
 const RIGHTS: &str = "service:tkrzw";
@@ -35,10 +42,21 @@ pub struct TkrzwPlan {
     /// Of databases that last, when they are made.
     kind: store::Kind,
     is_read_only: bool,
+    replication: ReplicationPlan,
     log_file: Option<PathBuf>,
     pid_file: Option<PathBuf>,
     /// Flags and parameters that have no effect.
     ignored: Vec<String>,
+}
+
+/// Whom the server follows, and whether others may follow it.
+#[derive(Debug)]
+struct ReplicationPlan {
+    server_id: i32,
+    has_update_log: bool,
+    orders: Arc<MasterOrders>,
+    wait_s: f64,
+    timestamp_file: Option<PathBuf>,
 }
 
 /// A file with the number of the process, which goes when the server ends.
@@ -86,11 +104,13 @@ impl TkrzwPlan {
             given => given,
         };
         let mut databases: Vec<PlannedDatabase> = Vec::new();
+        let replication = ReplicationPlan::new(arguments)?;
         let is_durable = arguments.durability != Durability::Volatile;
         for (index, text) in given.iter().enumerate() {
             let planned = PlannedDatabase::parse(text).map_err(Failure::Usage)?;
             planned.check_path().map_err(Failure::Failed)?;
-            databases.push(planned.lasting(is_durable).named(index));
+            let has_log = replication.has_update_log;
+            databases.push(planned.lasting(is_durable, has_log).named(index));
         }
         let has_folder = databases.iter().any(|planned| planned.lasts);
         if let Some(first) = databases.first_mut().filter(|_| !has_folder) {
@@ -105,6 +125,7 @@ impl TkrzwPlan {
                 .kind
                 .map_or(store::Kind::Memory, store::Kind::from),
             is_read_only: arguments.read_only,
+            replication,
             log_file: arguments.log_file.clone(),
             pid_file: arguments.pid_file.clone(),
             ignored: of_flags.into_iter().chain(of_databases).collect(),
@@ -119,11 +140,20 @@ impl TkrzwPlan {
         listen: ListenAddresses,
     ) -> Result<ServeArguments, Failure> {
         let first = self.databases.iter().find(|planned| planned.lasts);
+        let has_path = |planned: &&PlannedDatabase| !planned.path.is_empty();
+        let named_by = match self.databases.iter().find(has_path) {
+            Some(planned) => planned.path.as_str(),
+            None => arguments.ulog_prefix.as_deref().unwrap_or_default(),
+        };
         let data = match (&arguments.data, first) {
             (_, None) => None,
             (Some(folder), Some(_)) => Some(folder.clone()),
-            (None, Some(first)) => Some(format!("{}{FOLDER_SUFFIX}", first.path).into()),
+            (None, Some(_)) => Some(format!("{named_by}{FOLDER_SUFFIX}").into()),
         };
+        let keep_log = arguments.keep_log.or_else(|| {
+            let has_log = self.replication.has_update_log;
+            has_log.then_some(KeptAmount::Size(Size(TKRZW_KEEP_LOG_BYTES)))
+        });
         let durability = match first {
             Some(_) => arguments.durability,
             None => Durability::Volatile,
@@ -142,6 +172,7 @@ impl TkrzwPlan {
             durability: Some(durability),
             driver: Some(driver),
             threads: Some(arguments.threads),
+            keep_log,
             memory_limit: arguments.memory_limit,
             max_value: arguments.max_value,
             max_connections: arguments.max_connections,
@@ -162,6 +193,9 @@ impl TkrzwPlan {
         TkrzwSettings {
             databases: self.databases.iter().map(database).collect(),
             is_read_only: self.is_read_only,
+            server_id: self.replication.server_id,
+            has_update_log: self.replication.has_update_log,
+            master: Some(Arc::clone(&self.replication.orders)),
             start_us: SystemTimeSource.wall_ms() * 1_000,
             state: TkrzwState::default(),
         }
@@ -204,7 +238,90 @@ impl TkrzwPlan {
             let ignored = self.ignored.join(", ");
             tracing::warn!("these have no effect here: {ignored}");
         }
+        self.follow(server, settings)?;
         PidFile::new(self.pid_file.as_deref())
+    }
+}
+
+impl TkrzwPlan {
+    /// Starts the thread that follows a master, as soon as one is named.
+    fn follow(&self, server: &Server, settings: &Settings) -> Result<(), Failure> {
+        let plan = &self.replication;
+        let all_last = self.databases.iter().all(|planned| planned.lasts);
+        let file = match (&plan.timestamp_file, settings.folder()) {
+            (Some(path), _) => Some(TimestampFile::at(path)),
+            (None, Some(folder)) if all_last => Some(TimestampFile::in_folder(folder)),
+            (None, _) => None,
+        };
+        let file = file.transpose().map_err(|error| {
+            let path = plan.timestamp_file.as_deref().unwrap_or(Path::new("."));
+            let path = path.display();
+            Failure::Failed(format!("{path} cannot be used (--repl_ts_file): {error}"))
+        })?;
+        // What is in memory begins empty, whatever was here before.
+        let timestamp = match file.as_ref().filter(|_| all_last) {
+            None => 0,
+            Some(file) => file.read().map_err(|error| {
+                Failure::Failed(format!(
+                    "{} cannot be read: {error}. It says from which time on the master is followed \
+                     (--repl_ts_file); remove it to get everything that the master has",
+                    file.describe()
+                ))
+            })?,
+        };
+        let follower = FollowerPlan {
+            orders: Arc::clone(&plan.orders),
+            server_id: plan.server_id,
+            databases: (self.databases.iter())
+                .map(|planned| planned.name.clone())
+                .collect(),
+            wait_s: plan.wait_s,
+            value_bytes_max: settings.max_value.0,
+            file,
+            timestamp,
+        };
+        master::start(server, follower).map_err(|error| {
+            Failure::Failed(format!(
+                "a thread that follows a master cannot be had: {error}; what limits threads: \
+                 {THREAD_LIMITS}"
+            ))
+        })
+    }
+}
+
+impl ReplicationPlan {
+    fn new(arguments: &TkrzwServerArguments) -> Result<ReplicationPlan, Failure> {
+        let has_update_log = arguments.ulog_prefix.is_some();
+        let master = arguments.repl_master.as_deref().unwrap_or_default();
+        let wrong = |words: String| Err(Failure::Usage(words));
+        if has_update_log && arguments.durability == Durability::Volatile {
+            let words = "--ulog_prefix and --durability volatile: what others follow is in the \
+                         log; leave one of them out";
+            return wrong(words.to_owned());
+        }
+        if arguments.read_only && !master.is_empty() {
+            let words = "--read_only and --repl_master: nothing of the master could be written; \
+                         leave one of them out";
+            return wrong(words.to_owned());
+        }
+        if !master.is_empty()
+            && let Err(error) = master.parse::<Address>()
+        {
+            return wrong(format!("--repl_master: {error}"));
+        }
+        let wait_s = arguments.repl_wait;
+        if !(0.0..=TKRZW_REPL_WAIT_S_MAX).contains(&wait_s) {
+            return wrong(format!(
+                "--repl_wait is {wait_s}; it may be 0 to {TKRZW_REPL_WAIT_S_MAX} seconds"
+            ));
+        }
+        Ok(ReplicationPlan {
+            server_id: arguments.server_id,
+            has_update_log,
+            orders: Arc::new(MasterOrders::new(master, arguments.repl_ts_skew)),
+            wait_s,
+            timestamp_file: arguments.repl_ts_file.clone(),
+        })
     }
 }
 
@@ -235,10 +352,6 @@ fn refuse(arguments: &TkrzwServerArguments) -> Result<(), Failure> {
     let refused = if arguments.daemon {
         "--daemon: the server stays in front; have a service manager run it behind \
          (docs/operations.md has a unit for systemd), or the shell: nohup … &"
-    } else if arguments.repl_master.is_some() {
-        "--repl_master: this server follows no other yet; leave it out"
-    } else if arguments.ulog_prefix.is_some() {
-        "--ulog_prefix: this server has no update log for followers yet; leave it out"
     } else {
         return Ok(());
     };
@@ -250,15 +363,11 @@ fn ignored_flags(arguments: &TkrzwServerArguments) -> Vec<String> {
     let flags = [
         ("--log_date", arguments.log_date.is_some()),
         ("--log_td", arguments.log_td.is_some()),
-        ("--server_id", arguments.server_id.is_some()),
         (
             "--ulog_max_file_size",
             arguments.ulog_max_file_size.is_some(),
         ),
-        ("--repl_ts_file", arguments.repl_ts_file.is_some()),
         ("--repl_ts_from_dbm", arguments.repl_ts_from_dbm),
-        ("--repl_ts_skew", arguments.repl_ts_skew.is_some()),
-        ("--repl_wait", arguments.repl_wait.is_some()),
     ];
     let given = flags.into_iter().filter(|(_, is_given)| *is_given);
     given.map(|(name, _)| name.to_owned()).collect()
@@ -479,8 +588,14 @@ mod tests {
     fn what_would_be_missing_is_refused_and_what_has_no_effect_is_named() {
         for (words, said) in [
             (&["--daemon"][..], "service manager"),
-            (&["--repl_master", "h:1"], "follows no other"),
-            (&["--ulog_prefix", "x"], "no update log"),
+            (&["--repl_master", "nowhere"], "--repl_master"),
+            (&["--repl_master", "h:1", "--read_only"], "--read_only"),
+            (
+                &["--ulog_prefix", "x", "--durability", "volatile"],
+                "--durability",
+            ),
+            (&["--repl_wait=-1"], "--repl_wait"),
+            (&["--repl_wait", "nan"], "--repl_wait"),
             (&["--auth", "ssl:key=k"], "ssl:key=FILE,cert=FILE,root=FILE"),
             (&["--auth", "none"], "ssl:key="),
             (&["--shutdown_wait=1e9"], "--shutdown_wait"),
@@ -501,11 +616,18 @@ mod tests {
             "w3cdtf",
             "--log_td",
             "-3600",
-            "--repl_wait",
-            "2",
+            "--ulog_max_file_size",
+            "1Gi",
+            "--repl_ts_from_dbm",
         ];
         let (plan, _) = read(&words).expect("it is right");
-        assert_eq!(plan.ignored, ["--log_date", "--log_td", "--repl_wait"]);
+        let ignored = [
+            "--log_date",
+            "--log_td",
+            "--ulog_max_file_size",
+            "--repl_ts_from_dbm",
+        ];
+        assert_eq!(plan.ignored, ignored);
         let auth = "ssl:key=k,cert=c,root=r";
         let (_, settings) = read(&["--auth", auth, "--shutdown_wait", "0.5"]).expect("right");
         let files = (settings.tls_key, settings.tls_cert, settings.client_ca);
@@ -516,6 +638,41 @@ mod tests {
         assert_eq!(settings.drain_timeout, Some(Span { ms: 500 }));
         let (_, settings) = read(&["--shutdown_wait", "-1"]).expect("it is right");
         assert_eq!(settings.drain_timeout, Some(Span { ms: 1 }));
+    }
+
+    #[test]
+    fn with_an_update_log_all_databases_last() {
+        let (plan, settings) = read(&["--ulog_prefix", "x/ulog"]).expect("it is right");
+        assert!(plan.databases[0].lasts && plan.settings().has_update_log);
+        assert_eq!(plan.databases[0].name, "memory-0");
+        assert_eq!(settings.data, Some("x/ulog.pelton".into()));
+        let kept = Some(KeptAmount::Size(Size(TKRZW_KEEP_LOG_BYTES)));
+        assert_eq!(settings.keep_log, kept);
+        let words = [
+            "--ulog_prefix",
+            "u",
+            "--keep-log",
+            "1h",
+            "#dbm=tiny",
+            "a.tkh",
+        ];
+        let (plan, settings) = read(&words).expect("it is right");
+        assert!(plan.databases.iter().all(|planned| planned.lasts));
+        assert_eq!(settings.data, Some("a.tkh.pelton".into()));
+        let age = Some(KeptAmount::Age(Span { ms: 3_600_000 }));
+        assert_eq!(settings.keep_log, age);
+        let words = [
+            "--repl_master",
+            "h:1",
+            "--repl_ts_skew",
+            "-5",
+            "--server_id",
+            "2",
+        ];
+        let (plan, settings) = read(&words).expect("it is right");
+        let order = plan.replication.orders.order();
+        assert_eq!((order.address.as_str(), order.skew_ms), ("h:1", -5));
+        assert_eq!((plan.settings().server_id, settings.keep_log), (2, None));
     }
 
     #[test]

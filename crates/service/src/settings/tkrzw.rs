@@ -1,6 +1,13 @@
 //! How `tkrzw_rpc.DBMService` is to be: which databases it has, by their index.
 
-use crate::tkrzw_state::TkrzwState;
+use std::sync::Arc;
+
+use store::log::ORIGIN;
+
+use crate::tkrzw_state::{MasterOrders, TkrzwState};
+
+/// The number of a server of which nothing else is said, as in the original.
+pub const DEFAULT_SERVER_ID: i32 = 1;
 
 /// How `tkrzw_rpc.DBMService` and `tkrzw.DBMService` are to be.
 #[derive(Debug)]
@@ -9,6 +16,12 @@ pub struct TkrzwSettings {
     pub databases: Box<[TkrzwDatabase]>,
     /// Nothing may be written.
     pub is_read_only: bool,
+    /// Which one this server is among those that follow each other, from 1 on.
+    pub server_id: i32,
+    /// Others may follow it: all databases are in its log.
+    pub has_update_log: bool,
+    /// Whom it is to follow; `None`: nobody, whatever callers want.
+    pub master: Option<Arc<MasterOrders>>,
     /// When the server was started, in microseconds since 1970.
     pub start_us: u64,
     /// What calls share.
@@ -20,8 +33,22 @@ impl Default for TkrzwSettings {
         TkrzwSettings {
             databases: Box::new([TkrzwDatabase::default()]),
             is_read_only: false,
+            server_id: DEFAULT_SERVER_ID,
+            has_update_log: false,
+            master: None,
             start_us: 0,
             state: TkrzwState::default(),
+        }
+    }
+}
+
+impl TkrzwSettings {
+    /// Returns the number of the server on which an update was made, by what its record in the log
+    /// says.
+    pub fn server_of(&self, origin: u32) -> i32 {
+        match origin {
+            ORIGIN => self.server_id,
+            origin => i32::try_from(origin).unwrap_or(self.server_id),
         }
     }
 }

@@ -4,12 +4,14 @@
 //! Apart from the calls, as it is among the settings of the services, which all calls have.
 
 mod claims;
+mod master_orders;
 mod push_numbers;
 mod search_turns;
 mod slices;
 mod wait_lists;
 
 pub(crate) use claims::{Claim, Claims};
+pub use master_orders::{MasterOrder, MasterOrders};
 pub(crate) use push_numbers::{PushNumbers, PushTicket};
 pub(crate) use search_turns::{SearchTicket, SearchTurns};
 pub(crate) use slices::{SlicePlace, SlicePlaces};

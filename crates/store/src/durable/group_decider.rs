@@ -18,7 +18,7 @@ use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide_operations};
 use crate::effects::Effects;
 use crate::engine::{self, CommitPlace, CommitTarget, CommitTurn};
-use crate::log::{ORIGIN, Record, RecordKind};
+use crate::log::{Record, RecordKind};
 use crate::memory_use::MemoryUse;
 use crate::outcome::{CommitVerdict, Outcomes, Refusal};
 use crate::record::{Action, CommitRecord, Whole};
@@ -520,8 +520,9 @@ impl CommitTarget for Grouped<'_> {
 
     fn clear(&mut self, place: &CommitPlace<'_>) -> i64 {
         let removed = self.visible.entries() as i64 + self.pending.growth_entries;
-        let (database, sequence) = (place.commit.database, place.sequence);
-        let record = Record::of_key(RecordKind::Clear, sequence, database, ORIGIN, &[]);
+        let (commit, sequence) = (place.commit, place.sequence);
+        let (database, origin) = (commit.database, commit.origin);
+        let record = Record::of_key(RecordKind::Clear, sequence, database, origin, &[]);
         self.work.group.records_mut().push(&record.raw());
         self.work.needs_sync |= self.rule(place.commit) == Rule::Synced;
         // What comes behind it finds the new tree.

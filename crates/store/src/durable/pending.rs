@@ -16,7 +16,7 @@ use crate::decide::PendingState;
 use crate::effects::Effects;
 use crate::engine::CommitPlace;
 use crate::limits;
-use crate::log::{ORIGIN, Record, RecordKind, push_entry};
+use crate::log::{Record, RecordKind, push_entry};
 use crate::memory::MemoryIndex;
 use crate::outcome::Refusal;
 use crate::read_before::Found;
@@ -185,13 +185,13 @@ impl PendingGroup {
         overlay: &mut Overlay,
     ) -> Range<usize> {
         let (batch, sequence) = (place.batch, place.sequence);
-        let database = place.commit.database;
+        let (database, origin) = (place.commit.database, place.commit.origin);
         let first = self.effects.len();
         for effect in effects.iter() {
             let key = effect.key(batch);
             let (key_start, value, expires_ms) = match effect.entry(batch, sequence) {
                 Some(entry) => {
-                    let (key_start, value) = self.add_entry(database, entry);
+                    let (key_start, value) = self.add_entry((database, origin), entry);
                     (key_start, value, entry.expires_ms)
                 }
                 None => {
@@ -199,7 +199,7 @@ impl PendingGroup {
                         true => (RecordKind::Expire, PendingValue::Expired),
                         false => (RecordKind::Delete, PendingValue::Absent),
                     };
-                    let record = Record::of_key(kind, sequence, database, ORIGIN, key).raw();
+                    let record = Record::of_key(kind, sequence, database, origin, key).raw();
                     (self.records.push(&record), value, 0)
                 }
             };
@@ -225,7 +225,7 @@ impl PendingGroup {
         overlay: &mut Overlay,
     ) -> usize {
         let (key_start, value) = match record.entry() {
-            Some(entry) => self.add_entry(record.database, entry),
+            Some(entry) => self.add_entry((record.database, record.origin), entry),
             None => {
                 let value = match record.kind {
                     RecordKind::Expire => PendingValue::Expired,
@@ -247,14 +247,19 @@ impl PendingGroup {
         place
     }
 
-    /// Adds the record of an entry; returns where its key stands, and its value.
-    fn add_entry(&mut self, database: DatabaseId, entry: Entry<'_>) -> (usize, PendingValue) {
+    /// Adds the record of an entry of a database from a server; returns where its key stands, and
+    /// its value.
+    fn add_entry(
+        &mut self,
+        (database, origin): (DatabaseId, u32),
+        entry: Entry<'_>,
+    ) -> (usize, PendingValue) {
         let value_bytes = entry.value.len();
         // The index keeps a large one in this form: it is copied no more.
         let shared = (value_bytes >= limits::SHARED_VALUE_BYTES).then(|| entry.value.to_shared());
         let value = shared.as_ref().map_or(entry.value, Value::Shared);
         let entry = Entry { value, ..entry };
-        let key_start = push_entry(&mut self.records, database, ORIGIN, &entry);
+        let key_start = push_entry(&mut self.records, database, origin, &entry);
         let Some(shared) = shared else {
             return (key_start, PendingValue::Small(value_bytes));
         };

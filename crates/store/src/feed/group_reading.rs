@@ -60,6 +60,17 @@ impl LogFollower {
         self.tail.durable_sequence()
     }
 
+    /// Begins to read what was written at `wall_ms` or later. Whether that is all there is found
+    /// out by the first [`GroupReading::run`], as it reads the device.
+    pub fn read_since(&self, wall_ms: u64) -> GroupReading {
+        GroupReading {
+            tail: Arc::clone(&self.tail),
+            position: 0,
+            since_ms: Some(wall_ms),
+            cursor: None,
+        }
+    }
+
     /// Begins to read behind a sequence.
     ///
     /// # Errors
@@ -75,6 +86,7 @@ impl LogFollower {
             true => Ok(GroupReading {
                 tail: Arc::clone(&self.tail),
                 position: sequence,
+                since_ms: None,
                 cursor: None,
             }),
             false => Err(FollowRefusal::Lost { asked: sequence }),
@@ -95,6 +107,8 @@ pub struct GroupReading {
     tail: Arc<LogTail>,
     /// Everything up to this sequence was taken.
     position: u64,
+    /// What was written before that is passed over.
+    since_ms: Option<u64>,
     /// Where the log is read on.
     cursor: Option<LogCursor>,
 }
@@ -117,11 +131,13 @@ impl GroupReading {
         claimed_bytes: usize,
     ) -> Result<Vec<FollowedGroup>, LogReadError> {
         let (disk, extent) = self.tail.durable().ok_or_else(|| self.lost())?;
-        let groups = match self.cursor {
-            Some(cursor) => GroupReader::resume(disk, cursor, &extent),
-            None => GroupReader::open_behind(disk, self.position, &extent),
+        let groups = match (self.cursor, self.since_ms) {
+            (Some(cursor), _) => GroupReader::resume(disk, cursor, &extent).map(Some),
+            (None, None) => GroupReader::open_behind(disk, self.position, &extent).map(Some),
+            (None, Some(since_ms)) => GroupReader::open_since(disk, since_ms, &extent),
         };
-        let mut groups = groups.map_err(|error| self.failed(&error, &extent))?;
+        let groups = groups.map_err(|error| self.failed_to_open(&error, &extent))?;
+        let mut groups = groups.ok_or_else(|| self.lost())?;
         let mut read = Vec::new();
         let (mut read_bytes, mut scanned_bytes) = (0_usize, 0_usize);
         while read_bytes < bytes && scanned_bytes < limits::LOG_SCAN_BYTES {
@@ -141,7 +157,9 @@ impl GroupReading {
             let group = group.map_err(|error| self.failed(&error, &extent))?;
             let Some(group) = group else { break };
             scanned_bytes += group.bytes.len();
-            if let Some(taken) = self.take(&group.group)? {
+            if (self.since_ms).is_some_and(|since_ms| group.group.header.wall_ms < since_ms) {
+                self.position = self.position.max(group.group.header.last_sequence);
+            } else if let Some(taken) = self.take(&group.group)? {
                 read_bytes += taken.body.len() + wal::HEADER_BYTES;
                 self.position = taken.last_sequence;
                 read.push(taken);
@@ -194,6 +212,16 @@ impl GroupReading {
         WatchError::Lost {
             asked: self.position,
             present: self.tail.durable_sequence(),
+        }
+    }
+
+    /// Where the first group with a time is looked for, a segment that is looked at may be retired
+    /// meanwhile, of which nothing is wanted.
+    fn failed_to_open(&self, error: &GroupError, extent: &LogExtent) -> LogReadError {
+        let is_search = self.cursor.is_none() && self.since_ms.is_some();
+        match is_search && self.tail.first_sequence() != extent.first_sequence() {
+            true => LogReadError::Busy,
+            false => self.failed(error, extent),
         }
     }
 

@@ -126,6 +126,12 @@ impl LogTail {
             .is_some_and(|extent| extent.reaches_back_to(sequence))
     }
 
+    /// Returns the first sequence that it covers; `None`: none.
+    pub(super) fn first_sequence(&self) -> Option<u64> {
+        let extent = self.extent.lock();
+        extent.as_ref().and_then(LogExtent::first_sequence)
+    }
+
     fn get(&self) -> Option<(&Arc<dyn Disk>, LogExtent)> {
         let extent = self.extent.lock().clone()?;
         Some((self.disk.get()?, extent))

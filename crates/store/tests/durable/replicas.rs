@@ -320,3 +320,106 @@ fn a_restored_copy_goes_on_with_the_log_of_its_leader() {
         }
     }
 }
+
+/// Reads the keys of all that was written since a time, with the times of their groups.
+fn keys_since(store: &Store, since_ms: u64) -> Result<Vec<(u64, Vec<u8>)>, LogReadError> {
+    let follower = store.follow_log().expect("it has a log");
+    let mut reading = follower.read_since(since_ms);
+    let mut keys = Vec::new();
+    loop {
+        let before = reading.position();
+        let mut groups = reading.run(1 << 12, usize::MAX)?;
+        if groups.is_empty() && before == reading.position() {
+            return Ok(keys);
+        }
+        for group in &mut groups {
+            while let Some((record, bytes)) = group.first().expect("it is sound") {
+                if !record.key.is_empty() {
+                    keys.push((group.wall_ms, record.key.to_vec()));
+                }
+                group.pass_first(bytes);
+            }
+            assert_eq!((group.records, group.body.len()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn what_was_written_since_a_time_is_read_whole_or_said_to_be_lost() {
+    let disk = testkit::simulated_disk(1);
+    let mut durable = Durable::open(config(), &disk).unwrap_or_else(|error| panic!("{error}"));
+    let mut clock = StandingClock { now_ms: 1000 };
+    let mut written: Vec<(u64, Vec<u8>)> = Vec::new();
+    for round in 0..2_u32 {
+        for number in 0..200_u32 {
+            // Some share their time.
+            clock.now_ms += 10 * u64::from(number % 3);
+            let mut batch = durable.store.write_batch();
+            let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+            let key = (1000 * round + number).to_be_bytes();
+            commit.push(&put(&key, &[7; 2_000])).expect("it fits");
+            commit.submit();
+            durable.submit(&mut batch, &mut clock, &mut Outcomes::new());
+            while durable.rounds.round(&mut clock) {}
+            written.push((clock.now_ms, key.to_vec()));
+        }
+        let (mut whole, mut lost) = (0, 0);
+        for since_ms in (0..20).chain(980..clock.now_ms + 20) {
+            let expected = written.iter().filter(|(at_ms, _)| *at_ms >= since_ms);
+            match keys_since(&durable.store, since_ms) {
+                Ok(keys) => {
+                    assert!(keys.iter().eq(expected), "{since_ms}");
+                    whole += 1;
+                }
+                Err(LogReadError::Failed(WatchError::Lost { .. })) => {
+                    assert_eq!(whole, 0, "what is younger is there");
+                    lost += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(whole > 100 && (lost > 0) == (round > 0), "{whole} {lost}");
+        durable.rounds.ask_for_snapshot();
+        while durable.rounds.step_snapshot(&mut clock) {}
+    }
+}
+
+/// Else two servers that follow each other would send each other what they got from there.
+#[test]
+fn records_name_the_server_on_which_a_commit_was_made() {
+    let disk = testkit::simulated_disk(1);
+    let mut durable = Durable::open(config(), &disk).unwrap_or_else(|error| panic!("{error}"));
+    let mut clock = StandingClock { now_ms: 1000 };
+    let mut expected = Vec::new();
+    let large = [7; 100_000];
+    for origin in [0, 7, u32::MAX, 0] {
+        for operation in [
+            put(b"small", b"value"),
+            put(b"large", &large),
+            testkit::suite::delete(b"small"),
+            store::Operation::Clear,
+        ] {
+            let mut batch = durable.store.write_batch();
+            batch.set_origin(origin);
+            let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+            commit.push(&operation).expect("it fits");
+            commit.submit();
+            durable.submit(&mut batch, &mut clock, &mut Outcomes::new());
+            while durable.rounds.round(&mut clock) {}
+            expected.push(origin);
+        }
+    }
+    let mut replica = Replica::open(&testkit::simulated_disk(2));
+    let taken = replica.take_from(&durable.store, 1 << 20);
+    taken.expect("everything can be followed");
+    for store in [&durable.store, &replica.store] {
+        let groups = (store.follow_log().expect("it has a log"))
+            .read_since(0)
+            .run(1 << 30, usize::MAX)
+            .expect("it is there");
+        let records = groups.iter().flat_map(|group| group.read().expect("sound"));
+        let records = records.filter(|record| record.kind != store::log::RecordKind::Mark);
+        let origins: Vec<u32> = records.map(|record| record.origin).collect();
+        assert_eq!(origins, expected);
+    }
+}

@@ -16,6 +16,7 @@ use crate::permission;
 use crate::rights::{DropIn, Right};
 use crate::settings::tkrzw::DatabaseClass;
 use crate::status::Status;
+use crate::tkrzw_state::MasterOrders;
 
 /// Names and values, in order.
 type Attributes = Vec<(String, String)>;
@@ -85,7 +86,9 @@ fn of_server(
         "memory_capacity",
         store.memory_limit_bytes(),
     );
-    add(&mut attributes, "repl_max_timestamp", 0);
+    let master = settings.master.as_deref();
+    let master = master.map(MasterOrders::progress).unwrap_or_default();
+    add(&mut attributes, "repl_max_timestamp", master.timestamp);
     add(
         &mut attributes,
         "num_active_calls",
@@ -93,6 +96,12 @@ fn of_server(
     );
     add(&mut attributes, "current_time", seconds(now_us));
     add(&mut attributes, "running_time", seconds(running_us));
+    // The original has nothing of these.
+    if !master.address.is_empty() {
+        add(&mut attributes, "repl_master", &master.address);
+        add(&mut attributes, "repl_connected", master.is_connected);
+        add(&mut attributes, "repl_problem", &master.problem);
+    }
     Ok(attributes)
 }
 

@@ -2,7 +2,7 @@
 
 use api::tkrzw::{
     ChangeMasterRequest, EchoRequest, EchoResponse, GetFileSizeRequest, GetFileSizeResponse,
-    RebuildRequest, ReplicateRequest, ShouldBeRebuiltRequest, SynchronizeRequest,
+    RebuildRequest, ShouldBeRebuiltRequest, SynchronizeRequest,
 };
 use api::tkrzw_before;
 use protobuf::writer;
@@ -15,10 +15,10 @@ use super::target::target;
 use super::{Package, TkrzwActions, TkrzwStep};
 use crate::actions::{CallClock, Responses, Wakeups};
 use crate::call::Shared;
-use crate::limits::TKRZW_SYNC_LOOK_MS;
+use crate::limits::{TKRZW_MASTER_BYTES_MAX, TKRZW_SYNC_LOOK_MS};
 use crate::method::Method;
 use crate::rights::Right;
-use crate::status::{Code, Status};
+use crate::status::Status;
 
 /// Parameters with which the original tunes its files: they are accepted, and mean nothing here.
 pub const TUNING_PARAMETERS: &[&str] = &[
@@ -119,15 +119,8 @@ pub(super) fn respond(
             Ok(())
         }
         M::TkrzwRebuild | M::TkrzwBeforeRebuild => rebuild(method, bytes, shared, actions),
-        M::TkrzwReplicate | M::TkrzwBeforeReplicate => {
-            let _: ReplicateRequest = decode(method, bytes)?;
-            let words = "disabled update logging";
-            Err(Status::new(Code::FailedPrecondition, words))
-        }
         M::TkrzwChangeMaster | M::TkrzwBeforeChangeMaster => {
-            let _: ChangeMasterRequest<'_> = decode(method, bytes)?;
-            let words = "this server follows no other, and ChangeMaster is not served";
-            Err(Status::unimplemented(words))
+            change_master(method, bytes, shared, actions)
         }
         _ => Err(Status::unimplemented(method.path())),
     }
@@ -149,6 +142,34 @@ pub(super) fn encode_echo(package: Package, echo: &str, out: &mut Vec<u8>) {
             EchoResponse { status, echo }.encode(out);
         }
     }
+}
+
+fn change_master(
+    method: Method,
+    bytes: &[u8],
+    shared: &Shared,
+    actions: &mut impl Responses,
+) -> Result<(), Status> {
+    let request: ChangeMasterRequest<'_> = decode(method, bytes)?;
+    let settings = &shared.settings.tkrzw;
+    let Some(orders) = &settings.master else {
+        let words = "this server follows no other: pelton tkrzw-server does";
+        return Err(Status::unimplemented(words));
+    };
+    if request.master.len() > TKRZW_MASTER_BYTES_MAX {
+        return Err(Status::invalid_argument(format!(
+            "ChangeMasterRequest.master has {} bytes, at most {TKRZW_MASTER_BYTES_MAX} are allowed",
+            request.master.len()
+        )));
+    }
+    if settings.is_read_only {
+        actions.respond(|out| RequestResult::READ_ONLY.encode(out));
+        return Ok(());
+    }
+    orders.change(request.master, request.timestamp_skew);
+    // The original leaves the status out.
+    actions.respond(|_| ());
+    Ok(())
 }
 
 fn rebuild(

@@ -3,7 +3,8 @@
 //! Most requests are one commit of store operations, decided by the committer ([`single`],
 //! [`multi`]). What no commit can decide alone reads first and commits on the condition that
 //! nothing has changed ([`rekey`], [`pop`], [`push`]). An iterator is a key ([`iterate`]); a search
-//! is a walk in slices ([`search`]). Calls that wait are woken by others ([`wait`]).
+//! is a walk in slices ([`search`]). Calls that wait are woken by others ([`wait`]). Followers get
+//! what the log of this server has ([`replicate`]).
 //!
 //! What came of a request is a field of the response, as in the original; statuses of gRPC are for
 //! requests that are none. docs/internals/tkrzw.md says what differs from the original, and why.
@@ -22,6 +23,8 @@ mod patterns;
 mod pop;
 mod push;
 mod rekey;
+mod replicate;
+mod replicated;
 mod result;
 mod search;
 mod single;
@@ -34,7 +37,7 @@ mod wait;
 mod walk;
 
 use store::tree::{NotFetched, ReadPlan};
-use store::{CommitOutcome, ReadView};
+use store::{CommitOutcome, LogReadError, ReadView, ReplicaPiece, ReplicaReading};
 
 use crate::actions::{
     CallClock, DatabaseAccess, Permissions, RequestFlow, ResponseMemory, Responses, SendRoom,
@@ -54,6 +57,7 @@ use multi::MultiWrite;
 use pop::Pop;
 use push::Push;
 use rekey::Rekey;
+use replicate::Replicate;
 use search::Search;
 use single::{GetOne, Pending};
 use stream::Stream;
@@ -137,6 +141,8 @@ enum TkrzwStep {
     Stream(Box<Stream>),
     /// An iterator.
     Iterate(Box<Iterate>),
+    /// Updates go out.
+    Replicate(Box<Replicate>),
 }
 
 impl TkrzwCall {
@@ -180,6 +186,7 @@ impl PlanReads for TkrzwCall {
             | TkrzwStep::MultiWrite(_)
             | TkrzwStep::Rekey(_)
             | TkrzwStep::Synchronize(_)
+            | TkrzwStep::Replicate(_)
             | TkrzwStep::Stream(_) => {
                 debug_assert!(false, "nothing was to be read");
             }
@@ -201,6 +208,7 @@ impl PlanReads for TkrzwCall {
             | TkrzwStep::MultiWrite(_)
             | TkrzwStep::Rekey(_)
             | TkrzwStep::Synchronize(_)
+            | TkrzwStep::Replicate(_)
             | TkrzwStep::Stream(_) => false,
         }
     }
@@ -223,6 +231,7 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             | TkrzwStep::Pop(_)
             | TkrzwStep::Count(_)
             | TkrzwStep::Search(_)
+            | TkrzwStep::Replicate(_)
             | TkrzwStep::Synchronize(_) => {
                 return actions.finish(status::second_request(self.method.path()));
             }
@@ -250,6 +259,7 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             | TkrzwStep::Pop(_)
             | TkrzwStep::Count(_)
             | TkrzwStep::Search(_)
+            | TkrzwStep::Replicate(_)
             | TkrzwStep::Synchronize(_) => {}
         }
     }
@@ -270,6 +280,7 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             | TkrzwStep::MultiWrite(_)
             | TkrzwStep::Rekey(_)
             | TkrzwStep::Synchronize(_)
+            | TkrzwStep::Replicate(_)
             | TkrzwStep::Stream(_) => {
                 return debug_assert!(false, "nothing was to be read");
             }
@@ -296,18 +307,20 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             | TkrzwStep::GetMulti(_)
             | TkrzwStep::Count(_)
             | TkrzwStep::Search(_)
+            | TkrzwStep::Replicate(_)
             | TkrzwStep::Synchronize(_) => {
                 debug_assert!(false, "nothing was submitted");
             }
         }
     }
 
-    fn writable(&mut self, _shared: &Shared, actions: &mut A) {
+    fn writable(&mut self, shared: &Shared, actions: &mut A) {
         match &mut self.step {
             TkrzwStep::Exchange(call) => call.writable(actions),
             TkrzwStep::GetMulti(call) => call.writable(actions),
             TkrzwStep::Stream(call) => call.go_on(actions),
             TkrzwStep::Iterate(call) => call.go_on(actions),
+            TkrzwStep::Replicate(call) => call.go_on(shared, actions),
             TkrzwStep::Expecting
             | TkrzwStep::Get(_)
             | TkrzwStep::Write(_)
@@ -331,12 +344,26 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
             TkrzwStep::Stream(call) => call.woken(actions),
             TkrzwStep::Iterate(call) => call.woken(actions),
             TkrzwStep::Synchronize(call) => call.go_on(shared, actions),
+            TkrzwStep::Replicate(call) => call.go_on(shared, actions),
             TkrzwStep::Expecting
             | TkrzwStep::Get(_)
             | TkrzwStep::Write(_)
             | TkrzwStep::Rekey(_)
             | TkrzwStep::Push(_)
             | TkrzwStep::Count(_) => {}
+        }
+    }
+
+    fn replica_read(
+        &mut self,
+        reading: ReplicaReading,
+        read: Result<ReplicaPiece, LogReadError>,
+        shared: &Shared,
+        actions: &mut A,
+    ) {
+        match &mut self.step {
+            TkrzwStep::Replicate(call) => call.replica_read(reading, read, shared, actions),
+            _ => debug_assert!(false, "nothing was to be read"),
         }
     }
 }
@@ -384,6 +411,9 @@ fn begin(
         M::TkrzwSynchronize | M::TkrzwBeforeSynchronize => {
             Synchronize::begin(method, bytes, shared, actions)
         }
+        M::TkrzwReplicate | M::TkrzwBeforeReplicate => {
+            Replicate::begin(method, bytes, shared, actions)
+        }
         M::TkrzwInspect | M::TkrzwBeforeInspect => {
             inspect::respond(method, bytes, shared, actions).map(|()| None)
         }
@@ -395,8 +425,6 @@ fn begin(
         | M::TkrzwBeforeShouldBeRebuilt
         | M::TkrzwRebuild
         | M::TkrzwBeforeRebuild
-        | M::TkrzwReplicate
-        | M::TkrzwBeforeReplicate
         | M::TkrzwChangeMaster
         | M::TkrzwBeforeChangeMaster => {
             maintain::respond(method, bytes, shared, actions).map(|()| None)

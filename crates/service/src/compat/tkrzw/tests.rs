@@ -3,6 +3,7 @@
 mod iterating;
 mod large;
 mod records;
+mod replicating;
 mod streaming;
 mod waiting;
 
