@@ -48,7 +48,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                         return;
                     }
                     let outcome = measure::count_as(ending, call.verdict);
-                    self.leave_line(call.line, now_ns);
+                    self.leave_line(call.line, (!is_refused).then_some(now_ns));
                     self.count_place_of(&call, *tag, now_ns);
                     self.end_call(&call, outcome, now_ns, || measure::describe(ending));
                 }
@@ -88,8 +88,8 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         }
     }
 
-    pub(super) fn leave_line(&mut self, line: usize, now_ns: u64) {
-        self.lines[line].leave(now_ns);
+    pub(super) fn leave_line(&mut self, line: usize, ended_ns: Option<u64>) {
+        self.lines[line].leave(ended_ns);
         if self.plan.mode == ConnectionMode::Short || self.lines[line].is_retiring {
             self.lines.retire(line);
         } else {
@@ -161,7 +161,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 Verdict::Unreadable => Err(FailureKind::BadAnswer),
             };
             self.lines[line].give_back(number, self.has_pipe_for_each);
-            self.leave_line(line, now_ns);
+            self.leave_line(line, Some(now_ns));
             let place = match self.has_pipe_for_each {
                 true => line * self.plan.in_flight + number,
                 false => tag as usize,
@@ -180,7 +180,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         while let Some(tag) = self.lines[line].pipes[number].waiting.pop_front() {
             if let Some(call) = self.calls.remove(tag) {
                 self.lines[line].give_back(number, self.has_pipe_for_each);
-                self.leave_line(line, now_ns);
+                self.leave_line(line, Some(now_ns));
                 self.end_call(&call, Err(kind), now_ns, || measure::describe(ending));
             }
         }

@@ -66,10 +66,12 @@ pub(super) struct Line<S> {
 }
 
 impl<S> Line<S> {
-    /// A call has ended.
-    pub(super) fn leave(&mut self, now_ns: u64) {
+    /// A call has ended; `None`: it was refused.
+    pub(super) fn leave(&mut self, ended_ns: Option<u64>) {
         self.in_flight -= 1;
-        self.taken_at_once.ended(now_ns);
+        if let Some(ended_ns) = ended_ns {
+            self.taken_at_once.ended(ended_ns);
+        }
     }
 
     /// The server has refused a call. Returns whether it has to wait for others, because of which

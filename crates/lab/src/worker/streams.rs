@@ -278,7 +278,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     ) {
         self.streams.end(tag);
         if let Some(call) = self.calls.remove(tag) {
-            self.leave_line(call.line, now_ns);
+            self.leave_line(call.line, Some(now_ns));
             self.count_place_of(&call, tag, now_ns);
             self.end_call(&call, outcome, now_ns, text);
         }
