@@ -87,7 +87,8 @@ def test_the_relay_makes_delays_and_limits(binary, server):
     words = ["--over", "delay=0ms,20ms", "--in-flight", 4, "--runs", 1, *SHORT, "--output", "json"]
     report = json.loads(run(command(binary, server, *words)).stdout)
     fast, slow = (cell["p50_us"]["median"] for cell in report["cells"])
-    assert slow >= 20_000 > fast
+    # What is slow here is more than the delay.
+    assert slow >= 20_000 and fast < slow
     words = ["--over", "stream-limit=1,8", "--over", "in-flight=8", "--runs", 1, *SHORT]
     save = run(command(binary, server, *words, "--output", "json")).stdout
     assert json.loads(save)["runs_made"] == 2
@@ -106,8 +107,8 @@ def test_a_sweep_goes_on_where_it_was_killed(binary, server, tmp_path):
     finally:
         process.kill()
         process.communicate()
-    made = path.read_text()
-    whole = made[: made.rfind("\n") + 1]
+    # However many runs it made until then, three are whole.
+    whole = "".join(path.read_text().splitlines(keepends=True)[:4])
     path.write_text(whole + '{"cell":["1"],"ru')
     done = run(command(binary, server, *words, "--resume", "--output", "json"))
     report = json.loads(done.stdout)
@@ -126,6 +127,90 @@ def test_a_sweep_goes_on_where_it_was_killed(binary, server, tmp_path):
         # That of the run that was killed.
         if name:
             run([binary, "database", "drop", name, "--with-content", "--address", server.address])
+
+
+def test_a_budget_ends_a_sweep_that_is_gone_on_with_after_a_whole_round(binary, server, tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    words = ["--over", "in-flight=1,2,4", "--duration", "200ms", "--warm-up", "0s", "--save", path]
+    process = start(command(binary, server, *words, "--budget", "30s"))
+    try:
+        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) >= 5, SECONDS)
+    finally:
+        process.kill()
+        process.communicate()
+    # A whole round, and one run of the next.
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    words += ["--resume", "--budget", "100ms", "--output", "json"]
+    report = json.loads(run(command(binary, server, *words)).stdout)
+    assert report["runs_made"] == 6, report["ended_early"]
+    assert "no room for more than 2 of 10 rounds" in report["ended_early"]
+    for name in filter(None, databases(binary, server)):
+        run([binary, "database", "drop", name, "--with-content", "--address", server.address])
+
+
+def test_files_that_are_damaged_are_refused_with_the_line(binary, server, tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    words = ["--over", "in-flight=1,2", "--runs", 1, *SHORT, "--save", path]
+    run(command(binary, server, *words))
+    whole = path.read_bytes()
+    head, first, second = whole.splitlines(keepends=True)
+    longest = str(2**63)
+    for damaged, expected in [
+        (head + first + second + first, "line 4 is damaged: its run is there twice"),
+        (head + first.replace(b'"run":0', b'"run":7'), "line 2 is damaged: the sweep has no run"),
+        (head + b"\xff" + first + second, "line 2 is damaged: it is no text"),
+        (head[:-9] + b"\n" + first, "none of a sweep"),
+    ]:
+        path.write_bytes(damaged)
+        done = run(command(binary, server, *words, "--resume"), codes=(3,))
+        assert expected in done.stderr and done.stdout == "" and path.read_bytes() == damaged
+    # Times that nobody can wait for are no end of the program.
+    path.write_bytes(head.replace(b'"warm_up_ms":0', b'"warm_up_ms":' + longest.encode()) + first)
+    process = start(command(binary, server, *words, "--resume"))
+    try:
+        line = process.stderr.readline()
+        assert line.startswith("pelton lab sweep: run 2 of 2"), line
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+
+
+def test_a_file_is_written_by_one_sweep_at_a_time(binary, server, tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    words = ["--over", "in-flight=1,2", "--runs", 50, *SHORT, "--save", path]
+    process = start(command(binary, server, *words))
+    try:
+        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) >= 2, SECONDS)
+        other = run(command(binary, server, *words, "--resume"), codes=(2,))
+        assert "another sweep writes" in other.stderr
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+
+
+def test_a_page_is_drawn_though_nobody_reads_the_report(binary, server, tmp_path):
+    page = tmp_path / "sweep.html"
+    words = ["--over", "in-flight=1,2", "--runs", 1, *SHORT, "--html", page]
+    process = start(command(binary, server, *words))
+    process.stdout.close()
+    try:
+        process.stderr.read()
+        assert process.wait(timeout=SECONDS) == 0
+    finally:
+        process.kill()
+    assert html_page.check(page.read_text()).count["svg"] == 4
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk_is_told_with_what_was_measured(binary, server, tmp_path):
+    words = ["--over", "in-flight=1,2", "--runs", 1, *SHORT]
+    page = tmp_path / "page.html"
+    page.symlink_to("/dev/full")
+    done = run(command(binary, server, *words, "--html", page), codes=(3,))
+    assert "--html: cannot write" in done.stderr and "in-flight  calls/s" in done.stdout
 
 
 def test_ctrl_c_prints_what_was_measured(binary, server, tmp_path):
@@ -169,6 +254,8 @@ def test_a_target_that_dies_leaves_a_report(binary, tmp_path):
         (["--over", "in-flight=1", "--over", "in-flight=2"], "`in-flight` is swept twice"),
         (["--over", "threads=1,2"], "that is so at threads=2"),
         (["--over", "in-flight=1", "--calls", "5"], "--calls does not go with a sweep"),
+        (["--over", "in-flight=1", "--histogram", "x"], "--histogram does not go with a sweep"),
+        (["--over", "in-flight=1", "--require", "p99<1s"], "--require does not go with a sweep"),
         (["--over", "delay=1ms", "--tls"], "does not go with TLS"),
         (["--over", "in-flight=1", "--resume"], "--save"),
         (["--over", "in-flight=1", "--mode", "short", "--pipe"], "that is so at in-flight=1"),
@@ -178,6 +265,15 @@ def test_contradictions_are_told_before_any_load(binary, words, expected):
     # Nobody listens there.
     done = run(command(binary, "127.0.0.1:1", *words), codes=(2,))
     assert expected in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [["--data", "@-"], ["--data-file", "-"], ["--request-file", "-"]])
+def test_standard_input_is_not_read_again_for_each_run(binary, words):
+    call = [binary, "lab", "sweep", "--address", "127.0.0.1:1", "--over", "in-flight=1,2"]
+    call += ["--method", "a.B/C", *words]
+    pipes = {"capture_output": True, "text": True, "timeout": SECONDS, "env": environment()}
+    done = subprocess.run(call, input="{}", check=False, **pipes)
+    assert done.returncode == 2 and "standard input can be read once" in done.stderr, done.stderr
 
 
 def test_a_server_that_is_not_there_is_one_line(binary, tmp_path):

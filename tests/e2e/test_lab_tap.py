@@ -19,7 +19,7 @@ from certificates import Authority
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2, kv_pb2_grpc
 from raw import WINDOW_UPDATE, Connection, frame
-from server import Server
+from server import Server, wait_until
 
 LISTENING = re.compile(r"listening on (\S+), forwarding to (\S+)")
 
@@ -136,18 +136,28 @@ def call_all(channel, threads, calls):
 # --- what is named
 
 
+def settled(seen, expected):
+    """A report that has this verdict. Where other things run it is `undecided` more often, and made
+    again; another verdict is a failure at once."""
+    for _ in range(5):
+        report = seen()
+        if expected == "undecided" or report["verdict"] != "undecided":
+            break
+    return report
+
+
 def test_a_client_that_works_between_its_calls_is_named(binary, server):
     with Tap(binary, server.address) as tap:
         with open_channel(tap.address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             for _ in range(40):
                 stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
-                time.sleep(0.02)
+                time.sleep(0.05)
         report = tap.end()
     assert report["verdict"] == "client", report
     assert report["calls_begun"] == report["calls_ended"] == 40
     assert shares(report)["no_call"] > 0.6
-    assert gaps(report, "no_call")["p50_us"] >= 19_000
+    assert gaps(report, "no_call")["p50_us"] >= 49_000
     assert [method["method"] for method in report["methods"]] == ["/grpc.health.v1.Health/Check"]
     assert ends(report) == {"OK": 40}
     [connection] = report["connections"]
@@ -160,14 +170,15 @@ def test_a_client_that_works_between_its_calls_is_named(binary, server):
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["slow", "serial"])
 def test_a_server_of_others_that_is_slow_is_named(binary, lock):
-    with foreign_server(SlowEcho(0.015, lock)) as address:
+    # Far longer than what client, server and tap do for a call, on a busy machine too.
+    with foreign_server(SlowEcho(0.05, lock)) as address:
         with Tap(binary, address) as tap:
             call_many(tap.address, 8, 12)
             report = tap.end(signal.SIGTERM)
     assert report["verdict"] == "server", report
     assert ends(report) == {"OK": 96}
     # A lock lets one call through at a time: with twice as many open each takes twice as long.
-    assert server_time(report)["p50_us"] >= (60_000 if lock else 15_000)
+    assert server_time(report)["p50_us"] >= (200_000 if lock else 50_000)
     assert tap.code == 143
 
 
@@ -179,12 +190,15 @@ def test_a_server_of_others_that_is_slow_is_named(binary, lock):
 def test_a_limit_on_streams_is_told_from_a_server_that_has_no_more_to_give(
     binary, lock, alone, expected
 ):
-    with foreign_server(SlowEcho(0.01, lock)) as address:
+    def seen():
         with Tap(binary, address, "--stream-limit", 2) as tap:
             with open_channel(tap.address) as channel:
                 call_all(channel, 1, alone)
                 call_all(channel, 12, 20)
-            report = tap.end()
+            return tap.end()
+
+    with foreign_server(SlowEcho(0.02, lock)) as address:
+        report = settled(seen, expected)
     [connection] = [one for one in report["connections"] if one["calls"]]
     assert (connection["limit"], connection["most_open"]) == (2, 2)
     assert connection["at_limit_share"] > 0.5
@@ -223,11 +237,11 @@ def test_a_larger_table_of_header_fields_is_followed(binary):
 
 
 def test_a_long_way_is_the_networks_fault(binary, server):
-    with Tap(binary, server.address, "--delay", "20ms") as tap:
+    with Tap(binary, server.address, "--delay", "50ms") as tap:
         call_many(tap.address, 1, 20)
         report = tap.end()
     assert report["verdict"] == "network", report
-    assert server_time(report)["p50_us"] >= 19_900
+    assert server_time(report)["p50_us"] >= 49_900
     assert any("--delay" in text for text in report["evidence_for"])
 
 
@@ -307,7 +321,7 @@ def test_a_client_that_fails_is_told_and_one_that_does_not_exist_too(binary, ser
     words = ["--duration", "500ms", "--", "sh", "-c", "trap 'echo bye; exit' TERM; sleep 77 & wait"]
     done = tapped(binary, server.address, *words, codes=(1,))
     assert "bye" in done.stderr and "the command sh was ended" in done.stderr
-    assert subprocess.run(["pgrep", "-f", "^sleep 77$"], capture_output=True).returncode == 1
+    wait_until(lambda: subprocess.run(["pgrep", "-f", "^sleep 77$"]).returncode == 1, 20)
     done = tapped(binary, server.address, "--", "sleep 1", codes=(3,))
     assert "words of their own" in done.stderr
     done = tapped(binary, server.address, "--", "no-such-command", codes=(3,))

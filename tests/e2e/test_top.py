@@ -16,7 +16,7 @@ import pytest
 from pelton.v1 import kv_pb2, kv_pb2_grpc
 from server import Server, open_channel
 
-ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
+ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l\x1b[?7l", b"\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 
 def environment():
@@ -54,25 +54,33 @@ def test_pictures_one_after_the_other(binary, tmp_path):
 
 def test_lines_for_programs(binary):
     with Server(binary, "--durability", "volatile") as server:
-        command = [binary, "top", "--address", server.address, "--every", "100ms", "--count", "30"]
+        command = [binary, "top", "--address", server.address, "--every", "100ms"]
         process = subprocess.Popen(
             [*command, "--output", "json"], stdout=subprocess.PIPE, text=True, env=environment()
         )
         first = json.loads(process.stdout.readline())
         puts(server, 200)
-        rest = [json.loads(line) for line in process.stdout]
-        assert process.wait(timeout=60) == 0
-    assert len(rest) == 29
+        calls, put = 0, {"calls": 0}
+        # However long they have taken.
+        while put["calls"] < 200:
+            line = json.loads(process.stdout.readline())
+            methods = {row["method"]: row for row in line["figures"]["methods"]}
+            put = methods.get("pelton.v1.KeyValue/Put", {"calls": 0, "calls_per_s": 0})
+            calls += put["calls_per_s"] * line["seconds"]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(timeout=60) == 130
     assert first["round_trip_us"] > 0
-    calls = 0
-    for line in rest:
-        methods = {row["method"]: row for row in line["figures"]["methods"]}
-        put = methods.get("pelton.v1.KeyValue/Put", {"calls_per_s": 0})
-        calls += put["calls_per_s"] * line["seconds"]
     # What each line shows adds up to what was called.
     assert round(calls) == 200
     assert put["calls"] == 200
     assert line["figures"]["databases"][0]["entries"] == 200
+
+
+def test_so_many_lines_and_no_more(binary):
+    with Server(binary, "--durability", "volatile") as server:
+        lines = top(binary, server, "--count", "3", "--output", "json").stdout.splitlines()
+    assert len(lines) == 3
 
 
 @contextlib.contextmanager
@@ -142,6 +150,50 @@ def test_a_server_that_goes_ends_it_with_a_word(binary):
             seen = read_until(ours, LEAVE)
             seen = read_until(ours, server.address.encode(), seen.split(LEAVE, 1)[1])
             assert process.wait(timeout=20) == 3
+
+
+@pytest.mark.parametrize("how", ["q", signal.SIGINT])
+def test_a_server_that_does_not_answer_keeps_nobody_in_it(binary, how):
+    with Server(binary, "--durability", "volatile") as server:
+        with terminal(binary, server, rows=10, columns=40) as (process, ours):
+            seen = read_until(ours, b"q ends")
+            server.process.send_signal(signal.SIGSTOP)
+            try:
+                # Until it waits for an answer.
+                time.sleep(0.5)
+                if how == "q":
+                    os.write(ours, b"q")
+                else:
+                    process.send_signal(how)
+                # Far less than its --timeout.
+                read_until(ours, LEAVE, seconds=8)
+                assert process.wait(timeout=20) == (0 if how == "q" else 128 + how)
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+    picture = seen.split(b"\x1b[H")[-1].replace(b"\x1b[K", b"").replace(b"\x1b[J", b"")
+    lines = picture.split(b"\r\n")
+    assert len(lines) <= 10 and all(len(line.decode()) <= 40 for line in lines), lines
+
+
+def test_ctrl_z_does_not_leave_its_screen_behind(binary):
+    with Server(binary, "--durability", "volatile") as server:
+        with terminal(binary, server) as (process, ours):
+            read_until(ours, b"q ends")
+            os.write(ours, b"\x1aq")
+            read_until(ours, LEAVE)
+            assert process.wait(timeout=20) == 0
+
+
+def test_a_reader_that_goes_ends_it(binary):
+    with Server(binary, "--durability", "volatile") as server:
+        command = [binary, "top", "--address", server.address, "--every", "100ms"]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr.read() == ""
 
 
 def test_what_is_refused(binary):

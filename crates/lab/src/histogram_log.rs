@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use crate::limits;
 use crate::measure;
 use crate::report::{self, Report};
+use crate::terminal_text::without_controls;
 
 /// Histograms under the tags that logs have for them. The one without a tag, which is where tools
 /// look first, is that of latencies.
@@ -132,13 +133,14 @@ impl HistogramLog {
             number += 1;
             let bad = |reason| HistogramLogError::BadHistogram { number, reason };
             let histogram = decode(interval.encoded_histogram()).map_err(bad)?;
-            let tag = interval.tag().map_or("", |tag| tag.as_str());
-            if !self.histograms.contains_key(tag)
+            // It is printed, and others may have written it.
+            let tag = without_controls(interval.tag().map_or("", |tag| tag.as_str()));
+            if !self.histograms.contains_key(&tag)
                 && self.histograms.len() >= limits::MAX_HISTOGRAM_TAGS
             {
                 return Err(HistogramLogError::TooManyTags);
             }
-            let sum = self.histograms.entry(tag.to_owned()).or_insert_with(|| {
+            let sum = self.histograms.entry(tag).or_insert_with(|| {
                 let mut sum = measure::histogram();
                 sum.auto(true);
                 sum
@@ -357,6 +359,50 @@ mod tests {
         let deflated = bomb.finish().expect("it is a Vec");
         let bytes = [&V2_DEFLATED_COOKIE[..], &[0; 4], &deflated].concat();
         assert!(refusal(&line(&bytes)).contains("it has more than"));
+    }
+
+    #[test]
+    fn a_tag_is_no_command_of_a_terminal() {
+        let log = HistogramLog::of(&report(Pace::Closed, false));
+        let text = String::from_utf8(encoded(&log)).expect("it is text");
+        let interval = text.lines().last().expect("it has a histogram");
+        let mut read = HistogramLog::default();
+        let file = format!("Tag=\u{1b}]0;x\u{7},{interval}\n");
+        read.add(file.as_bytes()).expect("it has a tag");
+        assert!(read.text().contains("?]0;x?"), "{}", read.text());
+    }
+
+    /// Whatever a file has in the place of a histogram is read, or refused.
+    #[test]
+    fn histograms_of_any_bytes_do_not_panic() {
+        let log = HistogramLog::of(&report(Pace::Closed, true));
+        let mut random = crate::random::Random::new(5);
+        let mut plain = vec![0; V2_HEAD_BYTES + 64];
+        let mut serializer = hdrhistogram::serialization::V2Serializer::new();
+        let mut whole = Vec::new();
+        let latency = &log.histograms[""];
+        hdrhistogram::serialization::Serializer::serialize(&mut serializer, latency, &mut whole)
+            .expect("it is one");
+        for round in 0..600 {
+            let bytes = match round % 2 {
+                0 => &mut whole.clone(),
+                _ => &mut plain,
+            };
+            if round % 2 == 1 {
+                bytes[..4].copy_from_slice(&V2_COOKIE);
+                bytes[4..8].copy_from_slice(&64_u32.to_be_bytes());
+            }
+            for _ in 0..=random.below(6) {
+                let at = 8 + random.below(bytes.len() as u64 - 8) as usize;
+                bytes[at] = random.below(256) as u8;
+            }
+            let mut sum = HistogramLog::default();
+            if sum.add(&line(bytes)).is_ok() {
+                // Twice: also what is added up.
+                let _ = sum.add(&line(bytes));
+                assert!(!sum.text().is_empty() && !sum.fields().is_empty());
+            }
+        }
     }
 
     #[test]

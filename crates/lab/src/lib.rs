@@ -40,6 +40,7 @@ mod stalls;
 mod stream_plan;
 pub mod sweep;
 pub mod tap;
+mod terminal_text;
 mod transport;
 mod values;
 mod verdict;

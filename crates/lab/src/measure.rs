@@ -5,6 +5,7 @@ use hdrhistogram::Histogram;
 
 use crate::failure::FailureKind;
 use crate::limits;
+use crate::terminal_text::without_controls;
 use crate::verdict::Verdict;
 
 /// Digits of a latency that are kept.
@@ -202,7 +203,9 @@ impl Tally {
             Some((_, times)) => *times += count,
             None => self.failed.push((kind, count)),
         }
-        self.first_failure.get_or_insert_with(text);
+        // It may be a text of the server, and is printed.
+        self.first_failure
+            .get_or_insert_with(|| without_controls(&text()));
     }
 
     /// A call that was to begin in the window has not ended when the run is given up.
@@ -377,6 +380,18 @@ mod tests {
         let mut histogram = histogram();
         histogram.record(ns).expect("in range");
         histogram
+    }
+
+    #[test]
+    fn what_a_server_says_of_a_failure_is_no_command_of_a_terminal() {
+        let mut tally = Tally::default();
+        tally.fail(FailureKind::Status(13), 1, || {
+            "INTERNAL: \u{1b}[2Jno\nmore".into()
+        });
+        assert_eq!(
+            tally.first_failure.as_deref(),
+            Some("INTERNAL: ?[2Jno?more")
+        );
     }
 
     /// Each number another power of two, and another one for each thread, so that a sum shows what

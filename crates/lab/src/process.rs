@@ -34,8 +34,13 @@ fn nanoseconds(time: Timespec) -> u64 {
 pub fn process_cpu_ns(process_id: u32) -> io::Result<u64> {
     let mut total_ns = 0;
     for entry in fs::read_dir(format!("/proc/{process_id}/task"))? {
-        let Ok(text) = fs::read_to_string(entry?.path().join("schedstat")) else {
-            return process_ticks_ns(process_id);
+        let thread = entry?.path();
+        let text = match fs::read_to_string(thread.join("schedstat")) {
+            Ok(text) => text,
+            // It has ended since the folder was read. Ticks count those that have ended too, and
+            // are not to be mixed with nanoseconds that do not.
+            Err(_) if !thread.exists() => continue,
+            Err(_) => return process_ticks_ns(process_id),
         };
         let first = text.split_whitespace().next();
         let on_cpu_ns: Option<u64> = first.and_then(|word| word.parse().ok());

@@ -18,7 +18,6 @@ mod activity;
 mod arguments;
 mod certificate;
 mod command;
-mod control_group;
 mod cpus;
 mod credentials;
 mod durability;
@@ -43,6 +42,7 @@ mod output;
 mod own_files;
 #[cfg(test)]
 mod pages;
+mod parent_process;
 mod process_memory;
 mod profile;
 mod progress;
@@ -58,6 +58,8 @@ mod simulation;
 mod size;
 mod start;
 mod start_signals;
+#[cfg(test)]
+mod test_machine;
 mod time_source;
 mod tkrzw_server;
 mod watchdog;
@@ -84,6 +86,7 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 use crate::settings::{Settings, SettingsFile, warning_of_variables};
 
 fn main() -> ExitCode {
+    parent_process::end_with_parent();
     // Before the command line is read, which takes longer than the rest of this.
     let is_server = std::env::args_os()
         .nth(1)

@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use crate::control_group::{self, GroupVersion};
+use lab::machine::{GroupVersion, group_folders};
+
 use crate::limits::{RESOURCE_LIMIT_LEAST_BYTES, RESOURCE_LIMIT_PERCENT};
 use crate::size::Size;
 
@@ -178,7 +179,7 @@ fn machine_bytes(root: &Path) -> Option<u64> {
 /// The least limit of the control groups of this process.
 fn control_group_bytes(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let folders = control_group::folders(root, &groups, "memory");
+    let folders = group_folders(&root.join("sys/fs/cgroup"), &groups, "memory");
     let limits = folders.into_iter().filter_map(|(version, folder)| {
         let file = match version {
             GroupVersion::V1 => "memory.limit_in_bytes",
@@ -194,7 +195,7 @@ fn control_group_bytes(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_group::tests::machine;
+    use crate::test_machine::machine;
 
     const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
 

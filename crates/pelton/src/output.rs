@@ -14,12 +14,19 @@ use crate::exit::Failure;
 use crate::limits::STDOUT_WAIT_MS;
 
 /// Writes a line to standard error, without the tokens that somebody has taken for a name: what
-/// stands there ends in logs and in terminals of others. That nobody can read it, as behind a
+/// stands there ends in logs and in terminals of others; and without control characters, as it may
+/// be a text of a server. That nobody can read it, as behind a
 /// closed pipe or on a full device, changes nothing of what the command does: `eprintln!` would end
 /// the program there.
 pub fn note(text: impl fmt::Display) {
-    let text = without_tokens(&text.to_string());
+    let text = as_text(&without_tokens(&text.to_string()));
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A text of which a terminal takes nothing for a command but ends of lines.
+fn as_text(text: &str) -> String {
+    let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    text.replace(is_harmful, "\u{fffd}")
 }
 
 /// Waits until standard output takes up to [`PIPE_BYTES`] at once.
@@ -226,6 +233,15 @@ fn is_harmless(bytes: &[u8]) -> bool {
         Err(error) if error.error_len().is_none() => is_harmless(&bytes[..error.valid_up_to()]),
         Err(_) => false,
     }
+}
+
+#[cfg(test)]
+#[test]
+fn what_a_server_says_is_no_command_of_a_terminal() {
+    assert_eq!(
+        as_text("INTERNAL: \u{1b}[2Jno\r\n\tmore\u{9b}"),
+        "INTERNAL: \u{fffd}[2Jno\u{fffd}\n\tmore\u{fffd}"
+    );
 }
 
 #[cfg(test)]

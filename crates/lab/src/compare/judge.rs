@@ -7,6 +7,8 @@
 //! "A modified Bonferroni method for discrete data", 1990): three runs of eight cells say nothing
 //! of one cell, and a lot of all.
 
+use std::cmp::Ordering;
+
 use super::ranks::{Probability, RankedCell, probability, runs_needed};
 use super::side::ComparedSide;
 use crate::sweep::{Measure, RunFigures, Spread, limits};
@@ -19,6 +21,10 @@ const MEASURES: [Measure; 5] = [
     Measure::ServerCpu,
     Measure::OwnCpu,
 ];
+
+/// How many times as much, or as little, a cell counts as at most in the mean of all: one in which
+/// one side does nothing at all is not all that there is.
+const MOST_TIMES: f64 = 1e3;
 
 /// What a difference is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +60,17 @@ pub struct Difference {
     pub cell: Option<usize>,
     /// The runs of both sides; `None`: all cells together.
     pub spreads: Option<[Spread; 2]>,
-    /// By how much the second side is higher, in percent of the first; of all cells the geometric
-    /// mean.
+    /// By how much the second side is higher, in percent of the first, which is without end where
+    /// the first has nothing; of all cells the geometric mean, for which -100 % and what is without
+    /// end count as much as a thousandth and a thousand times.
     pub change_percent: f64,
     /// How probable such ranks are if nothing differs.
     pub p: f64,
     /// What follows.
     pub judged: Judged,
     least_p: f64,
+    /// Whether the ranks of the second side are the higher ones, or the lower ones.
+    way: Ordering,
 }
 
 /// Two saved results, compared.
@@ -155,7 +164,7 @@ fn of_measure(sides: &[ComparedSide; 2], cells: &[String], measure: Measure) -> 
         else {
             continue;
         };
-        let Probability { p, least } = probability(std::slice::from_ref(&ranks));
+        let Probability { p, least, way } = probability(std::slice::from_ref(&ranks));
         ranked.push(ranks);
         found.push(Difference {
             measure,
@@ -165,14 +174,16 @@ fn of_measure(sides: &[ComparedSide; 2], cells: &[String], measure: Measure) -> 
             p,
             judged: Judged::Noise,
             least_p: least,
+            way,
         });
     }
     if found.len() > 1 {
-        let logarithms = found
-            .iter()
-            .map(|one| (1.0 + one.change_percent / 100.0).ln());
-        let mean = logarithms.sum::<f64>() / found.len() as f64;
-        let Probability { p, least } = probability(&ranked);
+        let logarithm = |one: &Difference| {
+            let ratio = 1.0 + one.change_percent / 100.0;
+            ratio.clamp(1.0 / MOST_TIMES, MOST_TIMES).ln()
+        };
+        let mean = found.iter().map(logarithm).sum::<f64>() / found.len() as f64;
+        let Probability { p, least, way } = probability(&ranked);
         found.insert(
             0,
             Difference {
@@ -183,6 +194,7 @@ fn of_measure(sides: &[ComparedSide; 2], cells: &[String], measure: Measure) -> 
                 p,
                 judged: Judged::Noise,
                 least_p: least,
+                way,
             },
         );
     }
@@ -190,9 +202,10 @@ fn of_measure(sides: &[ComparedSide; 2], cells: &[String], measure: Measure) -> 
 }
 
 fn change(before: f64, after: f64) -> f64 {
-    match before > 0.0 {
-        true => (after / before - 1.0) * 100.0,
-        false => 0.0,
+    match (before > 0.0, after > 0.0) {
+        (true, _) => (after / before - 1.0) * 100.0,
+        (false, true) => f64::INFINITY,
+        (false, false) => 0.0,
     }
 }
 
@@ -213,8 +226,17 @@ fn level(differences: &[Difference]) -> f64 {
 impl Difference {
     fn judge(&mut self, level: f64) {
         let is_large = self.change_percent.abs() >= limits::LEAST_EFFECT_PERCENT as f64;
-        let is_better = (self.change_percent > 0.0) == self.measure.is_more_better();
-        self.judged = match (self.p <= level && is_large, is_better) {
+        let is_higher = self.change_percent > 0.0;
+        // Ranks count in how many cells runs differ, medians by how much: a few cells that differ a
+        // lot may say the opposite of all the others.
+        let way = if is_higher {
+            Ordering::Greater
+        } else {
+            Ordering::Less
+        };
+        let is_certain = self.p <= level && self.way == way;
+        let is_better = is_higher == self.measure.is_more_better();
+        self.judged = match (is_certain && is_large, is_better) {
             _ if self.least_p > level => Judged::TooFewRuns,
             (false, _) => Judged::Noise,
             (true, true) => Judged::Better,

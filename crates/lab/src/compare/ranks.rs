@@ -6,6 +6,8 @@
 //! exactly, also with ties, whatever the distribution of the runs is. Sums of several cells are
 //! added up; their distribution is the convolution.
 
+use std::cmp::Ordering;
+
 use crate::sweep::limits::EXACT_SUMS_MOST;
 
 /// The ranks of one cell.
@@ -25,6 +27,8 @@ pub(super) struct Probability {
     pub(super) p: f64,
     /// Of the most extreme sum that there is: no less can be reached with so few runs.
     pub(super) least: f64,
+    /// Whether the ranks of the second side are the higher ones, or the lower ones.
+    pub(super) way: Ordering,
 }
 
 impl RankedCell {
@@ -110,6 +114,7 @@ pub(super) fn probability(cells: &[RankedCell]) -> Probability {
     Probability {
         p: beyond((observed as f64 - mean).abs()),
         least: beyond(mean.max(last - mean)),
+        way: (observed as f64).total_cmp(&mean),
     }
 }
 
@@ -138,6 +143,7 @@ fn nearly_normal(cells: &[RankedCell], observed: usize) -> Probability {
     Probability {
         p: beyond((observed as f64 - mean).abs()),
         least: beyond(mean.max(last as f64 - mean)),
+        way: (observed as f64).total_cmp(&mean),
     }
 }
 
@@ -226,6 +232,9 @@ mod tests {
             is_near(apart.p, 0.1) && is_near(apart.least, 0.1),
             "{apart:?}"
         );
+        assert_eq!(apart.way, Ordering::Greater);
+        let back = of(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]);
+        assert_eq!(back.way, Ordering::Less);
         let mixed = of(&[1.0, 3.0, 5.0], &[2.0, 4.0, 6.0]);
         assert!(mixed.p > 0.5 && is_near(mixed.least, 0.1), "{mixed:?}");
         let same = of(&[7.0, 7.0], &[7.0, 7.0]);

@@ -41,11 +41,14 @@ impl Comparison {
     /// A difference in words.
     fn told(&self, difference: &Difference) -> String {
         let change = difference.change_percent;
-        let way = if change < 0.0 { "lower" } else { "higher" };
+        let way = match change {
+            f64::INFINITY => "instead of 0".to_owned(),
+            change if change < 0.0 => format!("{:.1} % lower", change.abs()),
+            change => format!("{change:.1} % higher"),
+        };
         format!(
-            "{} {:.1} % {way}{}",
+            "{} {way}{}",
             difference.measure.title(),
-            change.abs(),
             match (difference.cell, self.cells.len()) {
                 (None, cells) => format!(" over all {cells} cells"),
                 (Some(_), 1) => String::new(),
@@ -105,7 +108,10 @@ impl Comparison {
                 before_spread,
                 after,
                 after_spread,
-                format!("{:+.1} %", one.change_percent),
+                match one.change_percent {
+                    f64::INFINITY => "from 0".to_owned(),
+                    percent => format!("{percent:+.1} %"),
+                },
                 format!("{:.4}", one.p),
                 one.judged.word().to_owned(),
             ]
@@ -139,7 +145,7 @@ impl Comparison {
                 ));
             }
         }
-        if other.failures > one.failures {
+        if other.failures != one.failures {
             notes.push(format!(
                 "note: {} calls failed in A, and {} in B: look at them first",
                 one.failures, other.failures
@@ -154,6 +160,14 @@ impl Comparison {
             if only > 0 {
                 notes.push(format!(
                     "note: cells only in {letter}, which are not compared: {only}"
+                ));
+            }
+            if side.further_runs > 0 {
+                notes.push(format!(
+                    "note: the first {} runs of each cell are compared, and {} further ones of \
+                     {letter} are not",
+                    limits::MAX_COMPARED_RUNS,
+                    side.further_runs
                 ));
             }
         }
@@ -306,7 +320,7 @@ mod tests {
             )
         };
         let text: String = runs.iter().map(run).collect();
-        ComparedSide::read(name.into(), &text).expect("results")
+        ComparedSide::read(name.into(), text.as_bytes()).expect("results")
     }
 
     fn runs(cell: usize, factor: f64) -> Vec<(usize, f64)> {
@@ -355,6 +369,19 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected:?} in\n{text}");
         }
+    }
+
+    #[test]
+    fn what_is_without_end_is_said_in_words() {
+        let one = side("a", &runs(1, 0.0), false);
+        let other = side("b", &[runs(1, 1.0), vec![(1, 5.0); 30]].concat(), false);
+        let comparison = Comparison::new(one, other).expect("a cell");
+        let text = comparison.text();
+        assert!(text.starts_with("better: calls/s instead of 0\n"), "{text}");
+        assert!(text.contains("from 0") && !text.contains("inf"), "{text}");
+        assert!(text.contains("and 6 further ones of B are not"), "{text}");
+        assert!(!comparison.html().contains("inf"));
+        assert!(comparison.fields()["differences"][0]["change_percent"].is_null());
     }
 
     #[test]

@@ -110,12 +110,13 @@ pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) 
         let all = summary.connections.iter().chain([&summary.others]);
         all.filter(|connection| connection.figures.calls > 0)
     };
-    // From the first call to the last: a program also begins and ends.
-    let active_ns = connections()
-        .map(|connection| connection.figures.times.total_ns())
-        .max()
-        .unwrap_or_default()
-        .max(1);
+    let at_a_time = summary.totals.most_carrying.max(1);
+    // From the first call to the last: a program also begins and ends. Of connections that follow
+    // each other all of them together.
+    let times_ns = || connections().map(|connection| connection.figures.times.total_ns());
+    let one_after_another_ns = times_ns().sum::<u64>() / at_a_time as u64;
+    let longest_ns = times_ns().max().unwrap_or_default();
+    let active_ns = longest_ns.max(one_after_another_ns).max(1);
     let each_second = |count: u64| count as f64 * 1e9 / active_ns as f64;
     let totals = &summary.totals;
     let verdict = judge(summary);
@@ -132,6 +133,7 @@ pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) 
             .map(|connection| connection.connections as usize)
             .sum::<usize>()
             .max(1),
+        connections_at_a_time: at_a_time,
         mean_open: figures.mean_open(),
         most_open: figures.most_open,
         limit: figures.limit,
@@ -159,6 +161,24 @@ pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) 
 mod tests {
     use super::super::tests::run;
     use super::*;
+    use crate::tap::tests::summary_of_turns;
+
+    /// A program that is run again and again: its calls do not become more by that.
+    #[test]
+    fn connections_one_after_the_other_make_no_more_calls_a_second() {
+        let rate = |turns: usize, at_once: bool| {
+            let summary = summary_of_turns(turns, at_once);
+            let run = client_run(&summary, WatchedUse::default(), WatchedUse::default());
+            assert_eq!((run.connections, run.ended), (turns, 10 * turns as u64));
+            assert_eq!(run.connections_at_a_time, if at_once { turns } else { 1 });
+            // Ten calls of 1 ms, one after the other.
+            assert_eq!(cycle_ns(&run).round(), 1e6);
+            run.rate.round()
+        };
+        assert_eq!(rate(1, false), 1_000.0);
+        assert_eq!(rate(5, false), 1_000.0);
+        assert_eq!(rate(5, true), 5_000.0);
+    }
 
     #[test]
     fn runs_follow_each_other_until_enough_is_known() {

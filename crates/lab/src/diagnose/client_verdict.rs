@@ -262,7 +262,7 @@ fn plain_rates(evidence: &ClientEvidence) -> (f64, f64) {
 
 /// How long it takes until as many calls have ended as are open: a call with its time in a queue.
 pub(super) fn cycle_ns(plain: &ClientRun) -> f64 {
-    let open = (plain.mean_open * plain.connections as f64).max(1.0);
+    let open = (plain.mean_open * plain.connections_at_a_time as f64).max(1.0);
     open * 1e9 / plain.rate.max(1e-9)
 }
 
@@ -393,7 +393,7 @@ fn more_calls(plain: &ClientRun) -> Diagnosis {
     let text = format!(
         "the client keeps {:.1} calls open, and the server answers as many more as there are more \
          of them; its limit on streams is not what holds them back",
-        plain.mean_open * plain.connections as f64
+        plain.mean_open * plain.connections_at_a_time as f64
     );
     Diagnosis::named(Cause::ClientInFlight, text)
         .supported(calls_open(plain))
@@ -463,7 +463,7 @@ fn waiting(evidence: &ClientEvidence, process: &ProcessUse) -> Diagnosis {
     let rate = (least + most) / 2.0;
     let by_time = rate * single.server_ns as f64 / 1e9;
     let at_a_time = by_time.min(rate / single.rate.max(1e-9));
-    if plain.connections > 1 {
+    if plain.connections_at_a_time > 1 {
         return undecided("a client with one connection, to count how many calls it works on");
     }
     if at_a_time < ONE_AT_A_TIME {

@@ -141,6 +141,8 @@ pub struct ClientRun {
     pub failed: u64,
     /// Connections that carried calls.
     pub connections: usize,
+    /// The most of them that stood at a time: a client may make one after the other.
+    pub connections_at_a_time: usize,
     /// Calls that were open on a connection on average.
     pub mean_open: f64,
     /// The most that were open on one.

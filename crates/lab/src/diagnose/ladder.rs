@@ -8,7 +8,7 @@ use crate::pacing::{Arrivals, Pace};
 const FLAT: f64 = 1.15;
 
 /// The share of the highest throughput from which on it is reached.
-const KNEE_SHARE: f64 = 0.8;
+pub(super) const KNEE_SHARE: f64 = 0.8;
 
 /// The share of the allowed rate from which on it is reached.
 const CAPPED_SHARE: f64 = 0.85;
@@ -72,10 +72,17 @@ pub fn pace(points: &[LoadPoint], in_flight: usize, ceiling: &LoadCeiling) -> Pa
     let most_rate = points.iter().map(one_rate).fold(0.0, f64::max) * in_flight as f64;
     match most_rate < ceiling.rate * SURELY_BELOW {
         true => Pace::Closed,
-        false => Pace::Open {
-            rate: ceiling.rate,
+        false => ceiling.pace(),
+    }
+}
+
+impl LoadCeiling {
+    /// Returns a schedule that never asks for more than is allowed.
+    pub(super) fn pace(&self) -> Pace {
+        Pace::Open {
+            rate: self.rate,
             arrivals: Arrivals::Fixed,
-        },
+        }
     }
 }
 

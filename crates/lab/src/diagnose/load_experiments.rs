@@ -40,6 +40,8 @@ pub struct LoadDiagnosis<'a> {
     /// The first calls, which are too few to be evidence.
     first: Vec<LoadPoint>,
     evidence: LoadEvidence,
+    /// The last experiment was ended, as its calls came faster than is allowed.
+    is_above_ceiling: bool,
 }
 
 /// What one experiment does.
@@ -75,6 +77,7 @@ impl<'a> LoadDiagnosis<'a> {
                 round_trip_ns: subject.round_trip_ns,
                 early_end: None,
             },
+            is_above_ceiling: false,
         }
     }
 
@@ -163,14 +166,21 @@ impl<'a> LoadDiagnosis<'a> {
             self.evidence.early_end = Some(EarlyEnd::Time);
             return None;
         }
-        let experiment = Experiment {
+        let mut experiment = Experiment {
             connections,
             in_flight,
             pace: pace(&known, connections * in_flight, &self.subject.ceiling),
             length: Length::Duration(length),
             most_ns: u64::MAX,
         };
-        match self.measure(&experiment, make) {
+        let mut measured = self.measure(&experiment, make);
+        if self.is_above_ceiling && self.evidence.early_end.is_none() {
+            // What was measured before was slower than the service is: with a schedule, then.
+            self.first.extend(measured.ok().flatten());
+            experiment.pace = self.subject.ceiling.pace();
+            measured = self.measure(&experiment, make);
+        }
+        match measured {
             Ok(point) => {
                 point.iter().for_each(show);
                 point
@@ -194,6 +204,9 @@ impl<'a> LoadDiagnosis<'a> {
         let (is_stopped, folders) = (self.is_stopped, self.folders);
         let watched = WatchedProcesses::Each(self.subject.server_processes.clone());
         let begin_ns = monotonic_ns();
+        let may_exceed = experiment.pace == Pace::Closed && experiment.most_ns == u64::MAX;
+        let rate = self.subject.ceiling.rate;
+        let mut is_above = false;
         let mut show = |progress: &LoadProgress| {
             if progress.is_measuring {
                 switch.begin();
@@ -204,7 +217,8 @@ impl<'a> LoadDiagnosis<'a> {
             } else if fails_too_often(progress) {
                 ended.get_or_insert(EarlyEnd::Failures(String::new()));
             } else {
-                return !is_late;
+                is_above |= may_exceed && is_too_fast(progress, rate);
+                return !is_late && !is_above;
             }
             false
         };
@@ -215,6 +229,7 @@ impl<'a> LoadDiagnosis<'a> {
             let seen = watching.and_then(|thread| thread.join().ok());
             (outcome, seen.unwrap_or_default())
         });
+        self.is_above_ceiling = is_above;
         let outcome = match outcome {
             Err(RunError::Stopped) => {
                 self.evidence.early_end = Some(EarlyEnd::User);
@@ -266,6 +281,11 @@ fn watch<'scope, 'env>(
 fn fails_too_often(progress: &LoadProgress) -> bool {
     progress.failed >= STOP_ERRORS_LEAST
         && progress.failed * 100 >= progress.ended * STOP_ERRORS_PERCENT
+}
+
+/// Whether more calls have ended than a schedule of this rate would have had begin.
+fn is_too_fast(progress: &LoadProgress, rate: f64) -> bool {
+    progress.ended as f64 > rate * progress.elapsed_ns as f64 / 1e9
 }
 
 /// Returns why no further experiment is made, after one has ended: for `early`, if that is
@@ -323,6 +343,18 @@ fn point(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_that_follow_each_other_too_fast_are_noticed() {
+        let progress = |ended, ms: u64| LoadProgress {
+            ended,
+            elapsed_ns: ms * 1_000_000,
+            ..LoadProgress::default()
+        };
+        assert!(!is_too_fast(&progress(100, 200), 500.0));
+        assert!(is_too_fast(&progress(101, 200), 500.0));
+        assert!(!is_too_fast(&progress(0, 0), 500.0));
+    }
 
     #[test]
     fn a_few_failures_are_an_accident_and_one_in_a_hundred_is_none() {

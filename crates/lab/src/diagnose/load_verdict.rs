@@ -6,7 +6,7 @@ use super::diagnosis::{
     times,
 };
 use super::evidence::{EarlyEnd, LoadEvidence, LoadPoint, ProcessUse};
-use super::ladder::{LoadShape, best, shape};
+use super::ladder::{KNEE_SHARE, LoadShape, best, shape};
 use super::limits::STOP_ERRORS_PERCENT;
 use crate::tap::time;
 
@@ -56,8 +56,10 @@ pub fn judge_load(evidence: &LoadEvidence) -> Diagnosis {
         return nothing_measured(evidence);
     }
     let decided = match shape(&evidence.one, &evidence.ceiling) {
-        _ if is_generator_busy(evidence) => generator(evidence),
-        LoadShape::Saturated { knee } => saturated(evidence, top, knee),
+        _ if best(&evidence.one).is_some_and(is_generator_busy) => {
+            generator(best(&evidence.one).unwrap_or(top))
+        }
+        LoadShape::Saturated { knee } => saturated(evidence, top, quiet_knee(evidence, knee)),
         LoadShape::Capped => unlimited(evidence, first, "--max-rate"),
         LoadShape::Growing => unlimited(evidence, first, "--max-in-flight"),
         LoadShape::Unknown => unknown(evidence, top),
@@ -88,13 +90,24 @@ fn nothing_measured(evidence: &LoadEvidence) -> Diagnosis {
     Diagnosis::undecided(text, "calls that succeed")
 }
 
-fn is_generator_busy(evidence: &LoadEvidence) -> bool {
-    let top = best(&evidence.one).and_then(|point| point.generator_busy);
-    top.is_some_and(|busy| busy >= GENERATOR_BUSY)
+fn is_generator_busy(point: &LoadPoint) -> bool {
+    point
+        .generator_busy
+        .is_some_and(|busy| busy >= GENERATOR_BUSY)
 }
 
-fn generator(evidence: &LoadEvidence) -> Diagnosis {
-    let busy = best(&evidence.one).and_then(|point| point.generator_busy);
+/// The fewest calls in flight on one connection that bring what it can: in the first run of these
+/// experiments or in the repeated ones, as something else may have held the first up.
+fn quiet_knee(evidence: &LoadEvidence, knee: usize) -> usize {
+    let enough = best_of_one(evidence) * KNEE_SHARE;
+    let repeated = [&evidence.again, &evidence.alone].into_iter().flatten();
+    let reached = repeated.filter(|point| point.rate >= enough);
+    reached.map(|point| point.in_flight).fold(knee, usize::min)
+}
+
+/// `point`: the experiment that the generator held down.
+fn generator(point: &LoadPoint) -> Diagnosis {
+    let busy = point.generator_busy;
     let text = format!(
         "the thread that makes the load was on its CPU for {} of the time: the service may have \
          more to give",
@@ -124,6 +137,9 @@ fn saturated(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis
     let gain = spread.rate / one.max(1e-9);
     let found = if gain >= CONNECTION_GAIN {
         beyond(connection(top, spread, (gain, one, knee)), spread, gain)
+    } else if is_generator_busy(spread) {
+        // What several connections could bring, the generator does not.
+        return generator(spread);
     } else if gain > NO_GAIN {
         let text = format!(
             "{from_here}, and over {} connections it is {}: too little to tell a connection from a \
@@ -237,6 +253,9 @@ fn beyond(it: Diagnosis, spread: &LoadPoint, gain: f64) -> Diagnosis {
     let predicted = it.change.as_ref().and_then(|change| change.predicted);
     if gain >= predicted.unwrap_or(gain) * AS_PREDICTED {
         return it;
+    }
+    if is_generator_busy(spread) {
+        return it.joined(generator(spread));
     }
     let machine = spread.machine.as_ref();
     let causes = (Cause::ServerThread, Cause::ServerCpu);

@@ -8,7 +8,8 @@ use net::monotonic_ns;
 
 use super::evidence::{MachineUse, ProcessUse, ThreadUse};
 use super::limits::{COUNTED_THREADS, LOOK_EVERY};
-use super::system_folders::{MachineReading, QuotaReading, SystemFolders, ThreadReading};
+use super::system_folders::{MachineReading, SystemFolders, ThreadReading};
+use crate::machine::CpuQuota;
 
 /// Looks after which the threads are counted once more, so that what a thread did is known although
 /// it ended.
@@ -44,7 +45,8 @@ pub(super) struct ProcessWatch<'a> {
     sync_looks: u64,
     syncs: u64,
     machine: Option<MachineReading>,
-    quotas: HashMap<u32, QuotaReading>,
+    /// Of the control group of each process, and of those above it.
+    quotas: HashMap<u32, Vec<CpuQuota>>,
 }
 
 impl<'a> ProcessWatch<'a> {
@@ -67,8 +69,8 @@ impl<'a> ProcessWatch<'a> {
         };
         watch.count_threads();
         watch.first = watch.last.clone();
-        let of = |process| Some((process, folders.quota(process)?));
-        watch.quotas = watch.processes().into_iter().filter_map(of).collect();
+        let of = |process| (process, folders.quotas(process));
+        watch.quotas = watch.processes().into_iter().map(of).collect();
         watch
     }
 
@@ -149,15 +151,20 @@ impl<'a> ProcessWatch<'a> {
         }
     }
 
-    /// Returns the tightest quota, and in which part of its periods it was used up.
+    /// Returns the quota that was used up in the largest part of its periods, and that part; of
+    /// several the tightest one. A larger quota of a group above may be the one that others use up.
     fn quota_use(&self) -> Option<(f64, f64)> {
-        let uses = self.quotas.iter().filter_map(|(process, before)| {
-            let after = self.folders.quota(*process)?;
-            let periods = after.periods.saturating_sub(before.periods).max(1);
-            let throttled = after.throttled.saturating_sub(before.throttled);
-            Some((after.cpus, throttled as f64 / periods as f64))
+        let uses = self.quotas.iter().flat_map(|(process, before)| {
+            let after = self.folders.quotas(*process);
+            let of_group = |(before, after): (&CpuQuota, CpuQuota)| {
+                let periods = after.periods.saturating_sub(before.periods).max(1);
+                let throttled = after.throttled.saturating_sub(before.throttled);
+                (after.cpus, throttled as f64 / periods as f64)
+            };
+            let pairs = before.iter().zip(after).map(of_group);
+            pairs.collect::<Vec<_>>()
         });
-        uses.min_by(|one, two| one.0.total_cmp(&two.0))
+        uses.max_by(|one, two| one.1.total_cmp(&two.1).then(two.0.total_cmp(&one.0)))
     }
 }
 
@@ -350,7 +357,29 @@ mod tests {
         recorded.write("proc/7/cgroup", "0::/a\n");
         recorded.write("cgroup/a/cpu.max", "max 100000\n");
         recorded.write("cgroup/a/cpu.stat", "nr_periods 0\n");
-        assert_eq!(recorded.folders().quota(7), None);
+        assert!(recorded.folders().quotas(7).is_empty());
+    }
+
+    /// The group above has more, which others use up.
+    #[test]
+    fn the_quota_of_a_group_above_may_be_the_one_that_is_used_up() {
+        let recorded = Recorded::new("above");
+        recorded.write("proc/7/task/7/schedstat", "1 1 1");
+        recorded.write("proc/7/cgroup", "0::/a/b\n");
+        recorded.write("cgroup/a/b/cpu.max", "100000 100000\n");
+        recorded.write("cgroup/a/cpu.max", "150000 100000\n");
+        let throttled = |path: &str, periods: u64, throttled: u64| {
+            let text = format!("nr_periods {periods}\nnr_throttled {throttled}\n");
+            recorded.write(&format!("{path}/cpu.stat"), &text);
+        };
+        throttled("cgroup/a/b", 10, 0);
+        throttled("cgroup/a", 10, 0);
+        let folders = recorded.folders();
+        let watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![7]), 0);
+        throttled("cgroup/a/b", 20, 0);
+        throttled("cgroup/a", 20, 8);
+        let seen = watch.end(1_000).process.expect("it is there");
+        assert_eq!((seen.quota_cpus, seen.throttled), (Some(1.5), Some(0.8)));
     }
 
     #[test]

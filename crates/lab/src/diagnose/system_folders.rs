@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::limits::{LOOKED_AT_THREADS, SEARCHED_PROCESSES};
+use crate::machine::{CpuQuota, GroupVersion, cpu_quota, group_folders};
 
 /// System calls that wait until a disk has written, by their numbers.
 #[cfg(target_arch = "x86_64")]
@@ -50,14 +51,6 @@ pub(super) struct MachineReading {
     pub(super) total: u64,
     pub(super) idle: u64,
     pub(super) steal: u64,
-}
-
-/// A quota of CPU time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct QuotaReading {
-    pub(super) cpus: f64,
-    pub(super) periods: u64,
-    pub(super) throttled: u64,
 }
 
 impl SystemFolders {
@@ -131,32 +124,14 @@ impl SystemFolders {
         })
     }
 
-    /// Returns the tightest place in which the process has a quota: its control group, or one above
-    /// it.
-    pub(super) fn quota(&self, process: u32) -> Option<QuotaReading> {
-        let text = fs::read_to_string(self.process(process).join("cgroup")).ok()?;
-        let places = text.lines().filter_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (parts.next()?, parts.next()?);
-            let root = match controllers {
-                "" => self.cgroup.clone(),
-                _ if controllers.split(',').any(|one| one == "cpu") => {
-                    let folder = self.cgroup.join(controllers);
-                    match folder.is_dir() {
-                        true => folder,
-                        false => self.cgroup.join("cpu"),
-                    }
-                }
-                _ => return None,
-            };
-            Some((root, path.trim_start_matches('/').to_owned()))
-        });
-        let mut found: Vec<QuotaReading> = Vec::new();
-        for (root, path) in places {
-            let groups = Path::new(&path).ancestors().map(|path| root.join(path));
-            found.extend(groups.filter_map(|group| quota_of(&group)));
-        }
-        (found.into_iter()).min_by(|one, two| one.cpus.total_cmp(&two.cpus))
+    /// Returns the quotas of the control group of a process and of those above it: each binds.
+    pub(super) fn quotas(&self, process: u32) -> Vec<CpuQuota> {
+        let text = fs::read_to_string(self.process(process).join("cgroup")).unwrap_or_default();
+        let folders = group_folders(&self.cgroup, &text, "cpu").into_iter();
+        let quota = |(version, folder): (GroupVersion, PathBuf)| {
+            cpu_quota(version, &|name| fs::read_to_string(folder.join(name)).ok())
+        };
+        folders.filter_map(quota).collect()
     }
 
     /// Returns the processes of a process group.
@@ -208,33 +183,6 @@ impl SystemFolders {
         }
         sockets
     }
-}
-
-/// Returns what a control group has as its quota.
-fn quota_of(group: &Path) -> Option<QuotaReading> {
-    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    let (quota, period) = match read("cpu.max") {
-        Some(text) => {
-            let (quota, period) = text.trim().split_once(' ')?;
-            (number(quota)?, number(period)?)
-        }
-        None => (
-            number(&read("cpu.cfs_quota_us")?)?,
-            number(&read("cpu.cfs_period_us")?)?,
-        ),
-    };
-    let statistics = read("cpu.stat")?;
-    let of = |name: &str| {
-        let mut lines = statistics.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.and_then(|value| value.trim().parse().ok())
-    };
-    (quota > 0.0 && period > 0.0).then(|| QuotaReading {
-        cpus: quota / period,
-        periods: of("nr_periods").unwrap_or(0),
-        throttled: of("nr_throttled").unwrap_or(0),
-    })
 }
 
 /// The entries of a folder whose names are numbers.

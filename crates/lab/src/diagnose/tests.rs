@@ -377,6 +377,38 @@ fn the_generator_itself_can_be_the_limit() {
     let found = judge_load(&evidence);
     assert_eq!(found.causes(), [Cause::Generator]);
     assert!(!found.needs.is_empty());
+    // It had time left with one connection, and none with several, which bring no more.
+    for gain in [1.0, 1.2] {
+        let mut evidence = load(POOL, gain);
+        evidence
+            .spread
+            .iter_mut()
+            .for_each(|point| point.generator_busy = Some(0.95));
+        let found = judge_load(&evidence);
+        assert_eq!(found.causes(), [Cause::Generator], "{found:#?}");
+    }
+    // They bring more, and less than they could.
+    let mut evidence = load(POOL, 1.5);
+    evidence
+        .spread
+        .iter_mut()
+        .for_each(|point| point.generator_busy = Some(0.95));
+    let found = judge_load(&evidence);
+    assert_eq!(found.causes(), [Cause::OneConnection, Cause::Generator]);
+}
+
+/// A first run that something else held up does not make a limit on streams of a connection that
+/// carries one call at a time.
+#[test]
+fn the_knee_is_that_of_the_quieter_runs() {
+    let mut evidence = load(&[90.0, 125.0, 126.0, 124.0], 6.0);
+    evidence = with(evidence, |point| point.stream_limit = Some(2));
+    assert_causes(&judge_load(&evidence), &[Cause::StreamLimit]);
+    evidence.alone = Some(LoadPoint {
+        rate: 125.0,
+        ..evidence.one[0].clone()
+    });
+    assert_causes(&judge_load(&evidence), &[Cause::OneConnection]);
 }
 
 #[test]
@@ -413,6 +445,7 @@ pub(super) fn run(rate: f64) -> ClientRun {
         ended: 1_000,
         failed: 0,
         connections: 1,
+        connections_at_a_time: 1,
         mean_open: 7.9,
         most_open: 8,
         limit: Some(100),
@@ -540,7 +573,9 @@ fn a_server_behind_a_client_is_judged_by_what_it_does() {
         &judge_client(&with_plain(client(1.0, 0.98, 1.0), full)),
         "smaller",
     );
-    let several = |run: &mut ClientRun| run.connections = 4;
+    let several = |run: &mut ClientRun| {
+        (run.connections, run.connections_at_a_time) = (4, 4);
+    };
     let mut evidence = with_plain(client(1.0, 0.98, 1.0), several);
     evidence.delayed = None;
     assert_undecided(&judge_client(&evidence), "one connection");

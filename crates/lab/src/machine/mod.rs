@@ -1,10 +1,12 @@
 //! The machine as it is: what a result depends on beside the program that was measured.
 
+mod control_group;
 mod cpu_time;
 mod files;
 mod quota;
 mod way;
 
+pub use control_group::{CpuQuota, GroupVersion, cpu_quota, group_folders};
 pub use cpu_time::{CpuShares, CpuTimes};
 pub use files::{KernelFiles, RecordedFiles, SystemFiles};
 pub use way::{NetworkWay, TargetPlace};
@@ -53,7 +55,7 @@ impl LoadMachine {
         };
         let cpu_info = files.read("/proc/cpuinfo").unwrap_or_default();
         let status = files.read("/proc/self/status").unwrap_or_default();
-        let list = |path: &str| count_of_list(files.read(path)?.trim());
+        let list = |path: &str| count_of_list(&files.read(path)?);
         LoadMachine {
             processor: field(&cpu_info, "model name"),
             hypervisor: hypervisor(files, &cpu_info),
@@ -148,13 +150,14 @@ fn field(text: &str, name: &str) -> Option<String> {
         .filter(|value| !value.is_empty())
 }
 
-/// How many numbers a list such as `0-3,8` has.
-fn count_of_list(list: &str) -> Option<usize> {
-    let mut count = 0;
-    for part in list.split(',') {
+/// Returns how many numbers a list of the kernel such as `0-3,8` has; `None`: it is none.
+pub fn count_of_list(list: &str) -> Option<usize> {
+    let mut count: usize = 0;
+    for part in list.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        count += last.checked_sub(first)? + 1;
+        let of_part = last.checked_sub(first)?.checked_add(1)?;
+        count = count.checked_add(of_part)?;
     }
     Some(count)
 }
@@ -268,10 +271,15 @@ mod tests {
     fn lists_of_cpus_are_counted() {
         for (list, count) in [
             ("0", Some(1)),
-            ("0-3,8", Some(5)),
+            ("0-3,8\n", Some(5)),
+            ("\t7", Some(1)),
             ("", None),
+            ("-", None),
             ("3-1", None),
+            ("0-18446744073709551615", None),
             ("a", None),
+            ("0,,1", None),
+            ("0-1-2", None),
         ] {
             assert_eq!(count_of_list(list), count, "{list:?}");
         }

@@ -86,9 +86,12 @@ pub(super) fn needed(
     })
 }
 
-/// The median of what a client printed under a name.
+/// The median of what a client printed under a name. A run with nothing of it shows nothing: beside
+/// 0 everything is more.
 pub(super) fn printed(measured: &Measurements, run: &str, name: &str) -> Result<f64, String> {
-    needed(measured, run, |run| run.figure(name))
+    needed(measured, run, |run| {
+        run.figure(name).filter(|figure| *figure > 0.0)
+    })
 }
 
 /// Calls a second.
@@ -127,5 +130,14 @@ pub(super) mod tests {
         assert_eq!(why, "there is no client");
         let why = rate(&measured, "b").expect_err("nothing was measured");
         assert!(why.contains("`b`"), "{why}");
+    }
+
+    #[test]
+    fn nothing_is_no_figure_to_compare_with() {
+        let mut measured = Measurements::default();
+        add(&mut measured, "a", &[("calls_per_s", 0.0)]);
+        assert!(rate(&measured, "a").is_err());
+        add(&mut measured, "a", &[("calls_per_s", 5.0)]);
+        assert_eq!(rate(&measured, "a"), Ok(5.0));
     }
 }

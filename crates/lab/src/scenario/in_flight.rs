@@ -135,7 +135,8 @@ fn futures_help(measured: &Measurements) -> Result<(bool, String), String> {
 fn share_of_ceiling(measured: &Measurements, run: &str) -> Result<f64, String> {
     needed(measured, run, |run| {
         let ceiling = run.figure("ceiling_as_came_per_s")?;
-        Some(run.figure("all_calls_per_s")? / ceiling)
+        let share = run.figure("all_calls_per_s")? / ceiling;
+        Some(share).filter(|share| share.is_finite() && *share > 0.0)
     })
 }
 
@@ -179,8 +180,8 @@ fn ceiling(measured: &Measurements) -> Result<(bool, String), String> {
 /// CPU time of client and server for each second of the client's run, in milliseconds.
 fn cpu_ms_per_s(measured: &Measurements, run: &str) -> Result<f64, String> {
     needed(measured, run, |run: &MeasuredRun| {
-        let both_ns = run.client_cpu_ns? + run.server_cpu_ns?;
-        (run.elapsed_ns > 0).then(|| both_ns as f64 * 1e3 / run.elapsed_ns as f64)
+        let both_ns = run.client_cpu_ns?.saturating_add(run.server_cpu_ns?);
+        (run.elapsed_ns > 0 && both_ns > 0).then(|| both_ns as f64 * 1e3 / run.elapsed_ns as f64)
     })
 }
 
@@ -326,6 +327,21 @@ mod tests {
             "cannot be seen here, because it was interrupted"
         );
         assert_eq!(claims[0].verdict.name(), "reproduced");
+    }
+
+    /// Beside nothing everything would be more.
+    #[test]
+    fn runs_in_which_nothing_was_done_show_nothing() {
+        let mut runs = published();
+        runs[0] = run(BLOCKING, (0.0, 0.0, 0.0), 0, 100);
+        let claims = judge(&measured(runs));
+        for claim in [0, 1, 3] {
+            assert_eq!(
+                claims[claim].verdict.name(),
+                "cannot-be-seen",
+                "{claims:#?}"
+            );
+        }
     }
 
     #[test]

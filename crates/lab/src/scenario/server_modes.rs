@@ -108,7 +108,8 @@ const ASYNCHRONOUS_WINS: Published = Published {
     text: "the asynchronous server is faster everywhere (the table itself has one cell that says \
            otherwise: batches of 100, one thread, four clients)",
     criterion: "for each kind of call and number of clients the best of the three asynchronous \
-                servers makes at least 0.97 times the calls a second of the synchronous one",
+                servers makes at least 0.97 times the calls a second of the synchronous one, and \
+                over all of them at least 1.05 times (geometric mean)",
 };
 const FEWER_THREADS: Published = Published {
     text: "more threads make Echo slower: 39 987, 34 807, 30 735 with 1, 2, 4 threads and four \
@@ -216,7 +217,10 @@ fn records(
     clients: u32,
 ) -> Result<f64, String> {
     let run = named(kind.name, server, clients);
-    needed(measured, &run, |run| kind.counted().per_s(run))
+    // Beside nothing everything is more.
+    needed(measured, &run, |run| {
+        kind.counted().per_s(run).filter(|per_s| *per_s > 0.0)
+    })
 }
 
 /// The best of the asynchronous servers.
@@ -231,18 +235,23 @@ fn best(measured: &Measurements, kind: &CallKind, clients: u32) -> Result<f64, S
 fn asynchronous_wins(measured: &Measurements) -> Result<(bool, String), String> {
     let mut lost = Vec::new();
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+    let (mut logarithms, mut cells) = (0.0, 0.0);
     for kind in &KINDS {
         for clients in CLIENTS {
             let factor = best(measured, kind, clients)? / records(measured, kind, "Sy", clients)?;
             (least, most) = (least.min(factor), most.max(factor));
+            (logarithms, cells) = (logarithms + factor.ln(), cells + 1.0);
             if factor < 0.97 {
                 lost.push(format!("{} × {clients} ({factor:.2})", kind.name));
             }
         }
     }
-    let figures = format!("between {least:.2} and {most:.2} times the synchronous one");
+    // Of three servers that are as fast as the other one the best is a little faster by chance.
+    let mean = f64::exp(logarithms / f64::max(cells, 1.0));
+    let figures =
+        format!("between {least:.2} and {most:.2} times the synchronous one, × {mean:.2} over all");
     Ok(match lost.is_empty() {
-        true => (true, figures),
+        true => (mean >= 1.05, figures),
         false => (false, format!("{figures}; behind it: {}", lost.join(", "))),
     })
 }
@@ -324,10 +333,11 @@ mod tests {
         let mut expected = vec!["reproduced"; 5];
         expected.push("cannot-be-seen");
         assert_eq!(verdicts(&claims), expected, "{claims:#?}");
-        let best = "between 1.10 and 1.46 times the synchronous one";
-        assert_eq!(
-            claims[0].figures, best,
-            "the best of the three hides the one cell"
+        let best = "between 1.10 and 1.46 times the synchronous one, × 1.";
+        assert!(
+            claims[0].figures.starts_with(best),
+            "the best of the three hides the one cell: {}",
+            claims[0].figures
         );
     }
 
@@ -335,9 +345,8 @@ mod tests {
     fn without_any_difference_nothing_is_reproduced_but_what_asks_for_none() {
         let claims = judge(&measured(Some(50_000.0)));
         let names = verdicts(&claims);
-        // As fast as the other one is not slower. A batch has a hundred records whatever it costs.
-        assert_eq!(names[0], "reproduced");
-        assert_eq!(names[1..4], ["not-reproduced"; 3], "{claims:#?}");
+        // A batch has a hundred records whatever it costs.
+        assert_eq!(names[..4], ["not-reproduced"; 4], "{claims:#?}");
         assert_eq!(names[4], "reproduced");
     }
 

@@ -408,8 +408,9 @@ impl<'a> KneeRow<'a> {
                     )
                 });
                 format!(
-                    "knee{at}: none within what was swept: {throughput} still grows, by \
-                     {growth_percent:.0} % from the last value but one of {name} to {}{low}",
+                    "knee{at}: none within what was swept: {throughput} still grows, {} from the \
+                     last value but one of {name} to {}{low}",
+                    growth_words(growth_percent),
                     self.value(best_at)
                 )
             }
@@ -483,6 +484,14 @@ impl<'a> KneeRow<'a> {
             "most_power": text(self.most_power),
             "is_of_generator": self.is_of_generator,
         })
+    }
+}
+
+/// By how much throughput grew, which is without end where it was 0.
+fn growth_words(percent: f64) -> String {
+    match percent.is_finite() {
+        true => format!("by {percent:.0} %"),
+        false => "without end".to_owned(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the runs of a sweep have shown, by cells.
 
+use std::collections::HashSet;
+
 use super::axis::SweepAxes;
 use super::figures::{Measure, RunFigures, Spread};
 
@@ -21,16 +23,23 @@ pub struct SweepRun {
 pub struct SweepResults {
     axes: SweepAxes,
     runs: Vec<SweepRun>,
+    /// Cells and runs.
+    made: HashSet<(usize, usize)>,
 }
 
 impl SweepResults {
     /// Those of runs that were made before, or of none.
     pub fn new(axes: SweepAxes, runs: Vec<SweepRun>) -> SweepResults {
-        SweepResults { axes, runs }
+        SweepResults {
+            axes,
+            made: runs.iter().map(|run| (run.cell, run.run)).collect(),
+            runs,
+        }
     }
 
     /// Adds a run.
     pub fn push(&mut self, run: SweepRun) {
+        self.made.insert((run.cell, run.run));
         self.runs.push(run);
     }
 
@@ -46,8 +55,7 @@ impl SweepResults {
 
     /// Whether this run has been made.
     pub fn has(&self, cell: usize, run: usize) -> bool {
-        let is_it = |one: &SweepRun| (one.cell, one.run) == (cell, run);
-        self.runs.iter().any(is_it)
+        self.made.contains(&(cell, run))
     }
 
     /// One cell.

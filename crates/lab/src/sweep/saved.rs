@@ -1,5 +1,6 @@
 //! A sweep in a file: a line of JSON that says what is swept, and a line for each run.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -171,23 +172,41 @@ impl SavedSweep {
     ///
     /// # Errors
     /// If it is none of a sweep, or a line before the last is damaged.
-    pub fn read(text: &str) -> Result<SavedSweep, SavedError> {
-        let whole_bytes = text.rfind('\n').map_or(0, |end| end + 1);
-        let mut lines = text.get(..whole_bytes).unwrap_or_default().lines();
-        let header = SweepHeader::parse(lines.next().ok_or(SavedError::NotASweep)?)?;
-        let run = |(number, line): (usize, &str)| {
-            SweepRun::parse(line, &header.axes).map_err(|reason| SavedError::Damaged {
+    pub fn read(file: &[u8]) -> Result<SavedSweep, SavedError> {
+        let end = file.iter().rposition(|byte| *byte == b'\n');
+        let whole_bytes = end.map_or(0, |end| end + 1);
+        let whole = file.get(..whole_bytes).unwrap_or_default();
+        // Each line has its end, so that behind the last one there is nothing.
+        let mut lines = whole.split_inclusive(|byte| *byte == b'\n').map(line_of);
+        let first = lines.next().flatten().ok_or(SavedError::NotASweep)?;
+        let header = SweepHeader::parse(first)?;
+        let (mut runs, mut known) = (Vec::new(), HashSet::new());
+        for (number, line) in lines.enumerate() {
+            let damaged = |reason| SavedError::Damaged {
                 line: number + 2,
                 reason,
-            })
-        };
-        let runs: Vec<SweepRun> = lines.enumerate().map(run).collect::<Result<_, _>>()?;
+            };
+            let line = line.ok_or_else(|| damaged("it is no text"))?;
+            let run = SweepRun::parse(line, &header.axes).map_err(damaged)?;
+            if run.run >= header.times.runs {
+                return Err(damaged("the sweep has no run of that number"));
+            }
+            if !known.insert((run.cell, run.run)) {
+                return Err(damaged("its run is there twice"));
+            }
+            runs.push(run);
+        }
         Ok(SavedSweep {
             header,
             runs,
             whole_bytes,
         })
     }
+}
+
+/// The text of a line; `None`: it is none.
+fn line_of(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -232,9 +251,45 @@ mod tests {
         let runs = vec![run(1, 0), run(0, 0)];
         let lines: Vec<String> = runs.iter().map(|run| run.line(&header.axes)).collect();
         let text = header.line() + &lines.concat();
-        let saved = SavedSweep::read(&text).expect("it is whole");
+        let saved = SavedSweep::read(text.as_bytes()).expect("it is whole");
         assert_eq!((&saved.header, &saved.runs), (&header, &runs));
         assert_eq!(saved.whole_bytes, text.len());
+    }
+
+    /// A character is a byte that was damaged: the torn line begins where it begins in the file.
+    #[test]
+    fn a_damaged_byte_is_refused_and_a_torn_character_moves_nothing() {
+        let header = header();
+        let head = header.line().into_bytes();
+        let line = run(0, 0).line(&header.axes).into_bytes();
+        let torn = [&head[..], &line, b"{\"cell\":[\"\xc3"].concat();
+        let saved = SavedSweep::read(&torn).expect("the rest is whole");
+        assert_eq!(saved.whole_bytes, head.len() + line.len());
+        let mut damaged = [&head[..], &line].concat();
+        damaged[head.len() + 10] = 0xff;
+        let error = SavedSweep::read(&damaged).expect_err("it is damaged");
+        assert!(
+            error.to_string().starts_with("line 2 is damaged"),
+            "{error}"
+        );
+    }
+
+    /// More runs than the sweep has would be counted as made.
+    #[test]
+    fn runs_that_the_sweep_does_not_have_are_refused() {
+        let header = header();
+        for (runs, expected) in [
+            (vec![run(0, 3)], "line 2 is damaged: the sweep has no run"),
+            (
+                vec![run(0, 0), run(1, 0), run(0, 0)],
+                "line 4 is damaged: its run is there twice",
+            ),
+        ] {
+            let lines: Vec<String> = runs.iter().map(|run| run.line(&header.axes)).collect();
+            let text = header.line() + &lines.concat();
+            let error = SavedSweep::read(text.as_bytes()).expect_err(expected);
+            assert!(error.to_string().contains(expected), "{error}");
+        }
     }
 
     /// Wherever the last line is torn.
@@ -245,7 +300,7 @@ mod tests {
         let last = run(1, 0).line(&header.axes);
         for end in 0..last.len() {
             let text = format!("{whole}{}", &last[..end]);
-            let saved = SavedSweep::read(&text).expect("the rest is whole");
+            let saved = SavedSweep::read(text.as_bytes()).expect("the rest is whole");
             assert_eq!(saved.runs, [run(0, 0)]);
             assert_eq!(saved.whole_bytes, whole.len());
         }
@@ -271,7 +326,9 @@ mod tests {
                 "line 2 is damaged: its cell",
             ),
         ] {
-            let error = SavedSweep::read(&text).expect_err(&text).to_string();
+            let error = SavedSweep::read(text.as_bytes())
+                .expect_err(&text)
+                .to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -322,16 +322,19 @@ impl Http2Watch {
 
     /// Whoever sends in this direction says how the other side may send.
     fn settings(&mut self, direction: Direction, payload: &[u8], noting: &mut Noting<'_>) {
+        // The last one counts. It goes over all streams, and a frame has room for ten thousand.
+        let mut window = None;
         for (identifier, value) in read_settings(payload) {
             match identifier {
                 setting::MAX_CONCURRENT_STREAMS if direction == Direction::ToClient => {
                     noting.ledger.set_limit(value);
                 }
-                setting::INITIAL_WINDOW_SIZE => {
-                    self.set_initial_window(direction.opposite(), value);
-                }
+                setting::INITIAL_WINDOW_SIZE => window = Some(value),
                 _ => {}
             }
+        }
+        if let Some(window) = window {
+            self.set_initial_window(direction.opposite(), window);
         }
         self.note_holds(noting);
     }

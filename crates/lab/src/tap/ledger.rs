@@ -109,6 +109,7 @@ pub(super) struct ConnectionLedger {
     holds: [HoldClock; Hold::ALL.len()],
     burst: Burst,
     figures: ConnectionFigures,
+    is_over: bool,
 }
 
 impl ConnectionLedger {
@@ -124,6 +125,7 @@ impl ConnectionLedger {
             holds: [HoldClock::default(); Hold::ALL.len()],
             burst: Burst::default(),
             figures: ConnectionFigures::default(),
+            is_over: false,
         }
     }
 
@@ -242,6 +244,9 @@ impl ConnectionLedger {
         for (_, call) in std::mem::take(&mut self.open) {
             self.count_end(totals, &call, CallEnd::ConnectionLost, now_ns);
         }
+        if self.last.is_some() && !std::mem::replace(&mut self.is_over, true) {
+            totals.carries_no_more();
+        }
     }
 
     /// Counts the time since the last sign of progress if calls are open. Whole requests wait for
@@ -284,6 +289,7 @@ impl ConnectionLedger {
                 self.count_span(totals, direction, span_ns, now_ns);
             }
         } else {
+            totals.carries();
             for clock in &mut self.holds {
                 clock.take(now_ns);
             }

@@ -30,7 +30,7 @@ mod verdict;
 mod watch;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use call::{CallEnd, TappedCall};
 pub use conditions::Conditions;

@@ -121,6 +121,13 @@ impl Wire {
         self.totals.ends.get(&Some(end)).copied().unwrap_or(0)
     }
 
+    /// Ten calls of a millisecond each, one after the other.
+    fn makes_ten_calls(&mut self) {
+        for id in (0..10).map(|call| 2 * call + 1) {
+            self.asks(id).after(1_000 * US).is_answered(id);
+        }
+    }
+
     fn summary(&self) -> TapSummary {
         TapSummary {
             totals: self.totals.clone(),
@@ -620,4 +627,29 @@ fn damaged_bytes_never_upset_the_account() {
         let _ = judge(&wire.summary());
     }
     assert!(ended > 4_000, "{ended} calls");
+}
+
+/// So many connections with ten calls of a millisecond each, all at once or one after the other.
+pub(crate) fn summary_of_turns(turns: usize, is_at_once: bool) -> TapSummary {
+    let mut totals = TapTotals::default();
+    let mut wires = Vec::new();
+    for _ in 0..turns {
+        let mut wire = Wire::http2(&[], &[]);
+        wire.totals = std::mem::take(&mut totals);
+        wire.makes_ten_calls();
+        if !is_at_once {
+            wire.watch.close(&mut wire.totals, wire.now_ns);
+        }
+        totals = std::mem::take(&mut wire.totals);
+        wires.push(wire);
+    }
+    for wire in wires.iter_mut().filter(|_| is_at_once) {
+        wire.watch.close(&mut totals, wire.now_ns);
+    }
+    let connections = wires.iter().flat_map(|wire| wire.summary().connections);
+    TapSummary {
+        connections: connections.collect(),
+        totals,
+        ..Wire::http2(&[], &[]).summary()
+    }
 }

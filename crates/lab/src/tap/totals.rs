@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use super::call::{CallEnd, TappedCall};
 use super::limits::{LONGEST_NS, METHOD_NAME_BYTES, TIMELINE_CALLS, WATCHED_ENDS, WATCHED_METHODS};
 use super::time_use::TimeUse;
+use crate::terminal_text::without_controls;
 
 /// Digits of a time that are kept: a gap is judged by its size, not by its last percent.
 const DIGITS: u8 = 2;
@@ -78,6 +79,10 @@ pub struct TapTotals {
     pub by_open: [OpenClass; OPEN_CLASSES],
     /// The last calls.
     pub recent: VecDeque<TappedCall>,
+    /// Connections that stand and have had a call.
+    carrying: usize,
+    /// The most of them at a time.
+    pub most_carrying: usize,
 }
 
 impl Default for TapTotals {
@@ -98,11 +103,24 @@ impl Default for TapTotals {
             burst_ns: times(),
             by_open: [OpenClass::default(); OPEN_CLASSES],
             recent: VecDeque::new(),
+            carrying: 0,
+            most_carrying: 0,
         }
     }
 }
 
 impl TapTotals {
+    /// A connection has its first call.
+    pub(super) fn carries(&mut self) {
+        self.carrying += 1;
+        self.most_carrying = self.most_carrying.max(self.carrying);
+    }
+
+    /// A connection that had calls is over.
+    pub(super) fn carries_no_more(&mut self) {
+        self.carrying = self.carrying.saturating_sub(1);
+    }
+
     /// Returns the index of a method, which it notes if there is room.
     pub(super) fn method(&mut self, name: &[u8]) -> usize {
         let kept = name.get(..METHOD_NAME_BYTES).unwrap_or(name);
@@ -193,10 +211,7 @@ pub(super) fn record(histogram: &mut Histogram<u64>, ns: u64) {
 
 /// A name as it can be shown on a terminal.
 fn printable(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+    without_controls(&String::from_utf8_lossy(name))
 }
 
 #[cfg(test)]

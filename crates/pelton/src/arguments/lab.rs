@@ -12,7 +12,7 @@ pub use diagnose::DiagnoseArguments;
 
 use super::lab_scenario::ScenarioArguments;
 use super::server_address::server_address;
-use super::{CompareArguments, OutputFormat, SweepArguments, TlsArguments, number};
+use super::{CompareArguments, ReportOutput, SweepArguments, TlsArguments, number};
 use crate::size::{Size, Span};
 
 /// `pelton lab …`
@@ -80,15 +80,8 @@ pub struct HistogramArguments {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// How to print the result
-    #[arg(
-        long = "output",
-        value_name = "FORMAT",
-        env = "PELTON_OUTPUT",
-        value_enum,
-        default_value_t = OutputFormat::Text
-    )]
-    pub format: OutputFormat,
+    #[command(flatten)]
+    pub output: ReportOutput,
 }
 
 /// `pelton lab tap`
@@ -151,15 +144,8 @@ pub struct TapArguments {
     #[arg(long, value_name = "FILE", value_parser = parse_timeline)]
     pub timeline: Option<PathBuf>,
 
-    /// How to print the report
-    #[arg(
-        long = "output",
-        value_name = "FORMAT",
-        env = "PELTON_OUTPUT",
-        value_enum,
-        default_value_t = OutputFormat::Text
-    )]
-    pub format: OutputFormat,
+    #[command(flatten)]
+    pub output: ReportOutput,
 
     /// The client and its arguments; `{target}` in them stands for the tap's address. What it
     /// prints goes to standard error

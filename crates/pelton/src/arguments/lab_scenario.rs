@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lab::scenario::ScenarioScale;
 
-use super::{OutputFormat, number};
+use super::{ReportOutput, number};
 
 /// `pelton lab scenario`
 #[derive(Args, Debug)]
@@ -38,15 +38,8 @@ pub struct ScenarioArguments {
     #[arg(long, value_name = "PROGRAM", conflicts_with = "python")]
     pub grpc_client: Option<PathBuf>,
 
-    /// How to print the report
-    #[arg(
-        long = "output",
-        value_name = "FORMAT",
-        env = "PELTON_OUTPUT",
-        value_enum,
-        default_value_t = OutputFormat::Text
-    )]
-    pub format: OutputFormat,
+    #[command(flatten)]
+    pub output: ReportOutput,
 }
 
 impl ScenarioArguments {

@@ -61,8 +61,8 @@ pub use server_address::server_address;
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
-    OutputFormat, Point, PutArguments, RangeArguments, ScanArguments, StatusArguments,
-    TopArguments, ValueArguments, WatchArguments,
+    OutputFormat, Point, PutArguments, RangeArguments, ReportOutput, ScanArguments,
+    StatusArguments, TopArguments, ValueArguments, WatchArguments,
 };
 
 pub use sweep::{CompareArguments, SweepArguments, SweptLoad, flags_of_sweep};

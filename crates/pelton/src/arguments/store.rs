@@ -79,6 +79,20 @@ pub enum OutputFormat {
     Json,
 }
 
+/// How a command of the lab prints what it comes to.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ReportOutput {
+    /// How to print the report
+    #[arg(
+        long = "output",
+        value_name = "FORMAT",
+        env = "PELTON_OUTPUT",
+        value_enum,
+        default_value_t = OutputFormat::Text
+    )]
+    pub format: OutputFormat,
+}
+
 /// How the bytes of a key are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KeyEncoding {

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use lab::sweep::{SweepAxis, SweepParameter, limits};
 
 use super::load::LoadArguments;
-use super::{OutputFormat, number};
+use super::{ReportOutput, number};
 use crate::size::{Size, Span};
 
 /// `pelton lab sweep`
@@ -89,15 +89,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// How to print the comparison
-    #[arg(
-        long = "output",
-        value_name = "FORMAT",
-        env = "PELTON_OUTPUT",
-        value_enum,
-        default_value_t = OutputFormat::Text
-    )]
-    pub format: OutputFormat,
+    #[command(flatten)]
+    pub output: ReportOutput,
 }
 
 /// All flags of `pelton load`, without its subcommands.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use lab::machine::count_of_list;
 use net::limits::LISTEN_BACKLOG;
 
 use super::fact::MachineFact;
@@ -51,27 +52,6 @@ pub(super) fn cpus(online: &str, status: &str, quota: Option<u64>) -> MachineFac
         );
     }
     fact
-}
-
-/// Counts the CPUs of a list such as `0-3,8`.
-fn count_of_list(text: &str) -> Option<u64> {
-    let mut count: u64 = 0;
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-        let of_part = last.checked_sub(first)?.checked_add(1)?;
-        count = count.checked_add(of_part)?;
-    }
-    Some(count)
-}
-
-/// Returns the quota of a control group in hundredths of a CPU, by the text of `cpu.max`: the quota
-/// and its period; `None`: there is none.
-pub(super) fn quota_percent(text: &str) -> Option<u64> {
-    let mut words = text.split_whitespace();
-    let (quota, period) = (words.next()?, words.next()?);
-    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
-    quota.checked_mul(100)?.checked_div(period)
 }
 
 /// Returns where the time comes from, by the text of `current_clocksource`.
@@ -174,23 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_cpus_is_counted() {
-        assert_eq!(count_of_list("0-3,8\n"), Some(5));
-        assert_eq!(count_of_list("\t7"), Some(1));
-        for text in [
-            "",
-            "-",
-            "3-1",
-            "0-18446744073709551615",
-            "a",
-            "0,,1",
-            "0-1-2",
-        ] {
-            assert_eq!(count_of_list(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn affinity_and_quota_are_shown() {
         let status = "Name:\tpelton\nCpus_allowed_list:\t0-1\n";
         let of = |quota| judged(cpus("0-7\n", status, quota));
@@ -201,22 +164,6 @@ mod tests {
         assert_eq!(of(Some(105)), more);
         assert_eq!(cpus("", status, None).value, "2 CPUs, no quota");
         assert_eq!(cpus("0-7", "", None).value, "unknown");
-    }
-
-    #[test]
-    fn a_quota_is_a_share_of_its_period() {
-        assert_eq!(quota_percent("50000 100000\n"), Some(50));
-        assert_eq!(quota_percent("250000 100000"), Some(250));
-        for text in [
-            "max 100000",
-            "-1 100000",
-            "1 0",
-            "5",
-            "",
-            "18446744073709551615 1",
-        ] {
-            assert_eq!(quota_percent(text), None, "{text}");
-        }
     }
 
     #[test]

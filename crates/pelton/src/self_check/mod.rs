@@ -13,9 +13,9 @@ use std::io::Read;
 use std::path::Path;
 use std::thread;
 
+use lab::machine::{cpu_quota, group_folders};
 use rustix::system::uname;
 
-use crate::control_group;
 use crate::limits::CHECK_FILE_BYTES;
 
 /// Finds out all there is to say. `root` is `/` outside tests. It ends early when the user has had
@@ -65,16 +65,10 @@ fn read_beginning(path: &Path) -> std::io::Result<String> {
 
 /// Returns the least share of CPU time that the control groups allow, in hundredths of a CPU.
 fn quota_percent(root: &Path, groups: &str) -> Option<u64> {
-    let folders = control_group::folders(root, groups, "cpu");
+    let folders = group_folders(&root.join("sys/fs/cgroup"), groups, "cpu");
     let quotas = folders.into_iter().filter_map(|(version, folder)| {
-        let read = |name| read_beginning(&folder.join(name)).ok();
-        match version {
-            control_group::GroupVersion::V2 => kernel::quota_percent(&read("cpu.max")?),
-            control_group::GroupVersion::V1 => {
-                let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
-                kernel::quota_percent(&format!("{} {}", quota.trim(), period.trim()))
-            }
-        }
+        let quota = cpu_quota(version, &|name| read_beginning(&folder.join(name)).ok());
+        quota.map(|quota| (quota.cpus * 100.0) as u64)
     });
     quotas.min()
 }
@@ -82,7 +76,7 @@ fn quota_percent(root: &Path, groups: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_group::tests::machine;
+    use crate::test_machine::machine;
 
     #[test]
     fn the_least_quota_of_all_groups_counts() {

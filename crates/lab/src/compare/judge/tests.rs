@@ -56,7 +56,7 @@ impl NoisyMachine {
                 write!(other, "{}", self.run(factor, cell)).expect("a String");
             }
         }
-        let read = |text: &str| ComparedSide::read("a".into(), text).expect("results");
+        let read = |text: &str| ComparedSide::read("a".into(), text.as_bytes()).expect("results");
         Comparison::new(read(&one), read(&other)).expect("the same cells")
     }
 }
@@ -156,6 +156,7 @@ fn a_share_is_only_for_questions_that_can_be_answered() {
         p: least_p,
         judged: Judged::Noise,
         least_p,
+        way: Ordering::Greater,
     };
     assert_eq!(level(&[of(0.1), of(0.1)]), 0.05);
     assert_eq!(level(&[of(0.001), of(0.1), of(0.1)]), 0.05);
@@ -168,6 +169,62 @@ fn a_share_is_only_for_questions_that_can_be_answered() {
 fn results_without_a_common_cell_are_not_compared() {
     let mut machine = NoisyMachine::new(51, 1.0);
     let (one, other) = (machine.run(1.0, 1), machine.run(1.0, 2));
-    let read = |text: &str| ComparedSide::read("a".into(), text).expect("results");
+    let read = |text: &str| ComparedSide::read("a".into(), text.as_bytes()).expect("results");
     assert!(Comparison::new(read(&one), read(&other)).is_none());
+}
+
+/// Runs of cells, each as much apart as runs of one program are.
+fn of_cells(cells: &[(f64, f64)]) -> Comparison {
+    let side = |pick: fn(&(f64, f64)) -> f64| {
+        let mut text = String::new();
+        for (number, cell) in cells.iter().enumerate() {
+            for run in 0..6 {
+                let calls = pick(cell) * (1.0 + f64::from(run) / 1e4);
+                writeln!(
+                    text,
+                    "{{\"calls_per_s\":{calls},\"succeeded\":1,\"in_flight\":{number}}}"
+                )
+                .expect("a String");
+            }
+        }
+        ComparedSide::read("a".into(), text.as_bytes()).expect("results")
+    };
+    Comparison::new(side(|cell| cell.0), side(|cell| cell.1)).expect("the same cells")
+}
+
+/// Nine cells are a little better, and one a lot worse: over all cells neither is so.
+#[test]
+fn ranks_and_medians_that_contradict_each_other_decide_nothing_of_all_cells() {
+    let mut cells = vec![(1_000.0, 1_010.0); 9];
+    cells.push((1_000.0, 100.0));
+    let comparison = of_cells(&cells);
+    let all = comparison.differences().first().expect("of all cells");
+    assert_eq!((all.cell, all.judged), (None, Judged::Noise), "{all:?}");
+    assert!(all.p <= comparison.level && all.change_percent < -10.0);
+    let worse: Vec<Option<usize>> = comparison
+        .judged(Judged::Worse)
+        .map(|one| one.cell)
+        .collect();
+    assert_eq!(worse, [Some(9)]);
+}
+
+#[test]
+fn a_side_that_did_nothing_at_all_differs() {
+    let from_nothing = of_cells(&[(0.0, 1_000.0)]);
+    let better: Vec<f64> = from_nothing
+        .judged(Judged::Better)
+        .map(|one| one.change_percent)
+        .collect();
+    assert_eq!(better, [f64::INFINITY], "{:?}", from_nothing.differences());
+    assert!(of_cells(&[(1_000.0, 0.0)]).is_worse());
+    assert!(!is_flagged(&of_cells(&[(0.0, 0.0)])));
+    // One of many cells does not make all of it nothing.
+    let mut cells = vec![(1_000.0, 1_100.0); 9];
+    cells.push((1_000.0, 0.0));
+    let comparison = of_cells(&cells);
+    let all = comparison.differences().first().expect("of all cells");
+    assert!(
+        all.change_percent > -60.0 && all.change_percent.is_finite(),
+        "{all:?}"
+    );
 }

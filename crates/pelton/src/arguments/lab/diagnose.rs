@@ -5,7 +5,7 @@ use lab::diagnose::limits;
 use lab::{MethodName, Mix};
 use net::Address;
 
-use crate::arguments::{CredentialArguments, OutputFormat, TlsArguments, number, server_address};
+use crate::arguments::{CredentialArguments, ReportOutput, TlsArguments, number, server_address};
 use crate::size::Span;
 
 /// `pelton lab diagnose`
@@ -112,15 +112,8 @@ pub struct DiagnoseArguments {
     #[arg(long, requires = "method")]
     pub repeat_safe: bool,
 
-    /// How to print the report
-    #[arg(
-        long = "output",
-        value_name = "FORMAT",
-        env = "PELTON_OUTPUT",
-        value_enum,
-        default_value_t = OutputFormat::Text
-    )]
-    pub format: OutputFormat,
+    #[command(flatten)]
+    pub output: ReportOutput,
 }
 
 fn parse_client(text: &str) -> Result<String, String> {

@@ -22,8 +22,8 @@ pub(super) fn histogram(arguments: &HistogramArguments) -> Result<Exit, Failure>
             ))
         })?;
     }
-    let mut output = Output::new(arguments.format);
-    match arguments.format {
+    let mut output = Output::new(arguments.output.format);
+    match arguments.output.format {
         OutputFormat::Json => {
             for fields in log.fields() {
                 output.object(fields)?;

@@ -4,15 +4,19 @@ mod client_command;
 mod compare;
 mod diagnose;
 mod histogram;
+mod page_file;
 mod process;
 mod scenario;
+mod started;
 mod sweep;
 mod tap;
 
 use clap::ArgMatches;
+use serde_json::{Map, Value};
 
-use crate::arguments::{LabCommand, is_on_command_line};
+use crate::arguments::{LabCommand, ReportOutput, is_on_command_line};
 use crate::exit::{Exit, Failure};
+use crate::output::Output;
 
 /// Carries out a command of the lab.
 /// `matches`: the whole command line.
@@ -28,4 +32,15 @@ pub fn lab(command: &LabCommand, matches: &ArgMatches) -> Result<Exit, Failure> 
             diagnose::diagnose(arguments, is_token_named)
         }
     }
+}
+
+/// Prints what a command comes to.
+fn print_report(
+    wanted: ReportOutput,
+    text: &str,
+    fields: impl FnOnce() -> Map<String, Value>,
+) -> Result<(), Failure> {
+    let mut output = Output::new(wanted.format);
+    output.either(text, fields)?;
+    output.end()
 }

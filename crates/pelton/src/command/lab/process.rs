@@ -2,19 +2,40 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::parent_process::ends_with_this_process;
+
 /// A command of this program, whose file is `program`, without what the user has set for this one
-/// in `PELTON_…` variables.
+/// in `PELTON_…` variables and in a profile. What it prints can be read.
 pub(super) fn without_settings(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(program);
+    let mut command = piped(Command::new(program));
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("PELTON_") {
             command.env_remove(name);
         }
     }
+    command.env("PELTON_CLIENT_CONFIG", "/dev/null");
+    command
+}
+
+/// A relay to a server: `pelton lab tap`, in a process of its own, so that its CPU time is not that
+/// of whoever measures. What it prints is for programs, and it ends with this one.
+pub(super) fn relay(program: impl AsRef<OsStr>, target: &str) -> Command {
+    let mut command = without_settings(program);
+    ends_with_this_process(&mut command);
+    command.args(["lab", "tap", "--output", "json", "--target", target]);
+    command
+}
+
+/// The same command, which gets no input, and what it prints can be read.
+pub(super) fn piped(mut command: Command) -> Command {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 

@@ -1,7 +1,6 @@
 //! `pelton lab tap`
 
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,11 +9,13 @@ use net::Address;
 use net::tls::{ConfigPart, ServerTls, ServerTlsOptions};
 
 use super::client_command::ClientCommand;
-use crate::arguments::{OutputFormat, TapArguments};
+use super::page_file::PageFile;
+use super::print_report;
+use crate::arguments::TapArguments;
 use crate::command::tls::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, note};
+use crate::output::note;
 
 /// After the client's end: how long its last connections may take to close.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -42,9 +43,11 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
         tap.address(),
         arguments.target
     ));
-    if let Some(path) = &arguments.timeline {
-        make_writable(path)?;
-    }
+    let page = PageFile {
+        flag: "--timeline",
+        path: arguments.timeline.as_deref(),
+    };
+    page.check_writable()?;
     let mut client = match arguments.command.as_slice() {
         [] => None,
         words => Some(ClientCommand::start(words, tap.address())?),
@@ -62,10 +65,10 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
         note(format_args!("pelton lab tap: {text}"));
     }
     let report = TapReport::new(tap.address().clone(), arguments.target.clone(), summary);
-    print(&report, arguments.format)?;
-    if let Some(path) = &arguments.timeline {
-        draw(&report, path)?;
-    }
+    // However the one goes, the other is tried: nobody may read what is printed.
+    let drawn = page.write(|| drawn(&report, page.path));
+    print_report(arguments.output, &report.text(), || report.fields())?;
+    drawn?;
     let is_seen = report.verdict().bottleneck != Bottleneck::NothingSeen;
     Ok(match is_seen && !has_failed {
         _ if interrupt.is_set() => Exit::of_signal(),
@@ -150,37 +153,11 @@ pub(super) fn not_begun(error: TapError) -> Failure {
     Failure::Failed(format!("{error}{hint}"))
 }
 
-fn print(report: &TapReport, format: OutputFormat) -> Result<(), Failure> {
-    let mut output = Output::new(format);
-    match format {
-        OutputFormat::Text => output.line(&report.text())?,
-        OutputFormat::Json => output.object(report.fields())?,
-    }
-    output.end()
-}
-
-/// Fails before anything is begun if the drawing could not be kept.
-fn make_writable(path: &Path) -> Result<(), Failure> {
-    let opened = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path);
-    opened.map(drop).map_err(|error| not_written(path, &error))
-}
-
-fn not_written(path: &Path, error: &io::Error) -> Failure {
-    Failure::Failed(format!(
-        "--timeline: cannot write {}: {error}",
-        path.display()
-    ))
-}
-
-fn draw(report: &TapReport, path: &Path) -> Result<(), Failure> {
-    let is_picture = path.extension().is_some_and(|ending| ending == "svg");
-    let drawn = match is_picture {
+/// A page, or the picture alone where the name ends so.
+fn drawn(report: &TapReport, path: Option<&Path>) -> String {
+    let ending = path.and_then(Path::extension);
+    match ending.is_some_and(|ending| ending == "svg") {
         true => report.timeline_svg(),
         false => report.timeline_html(),
-    };
-    fs::write(path, drawn).map_err(|error| not_written(path, &error))
+    }
 }

@@ -99,7 +99,7 @@ fn method_load(
     plan: &LoadPlan,
 ) -> Result<MethodLoad, Failure> {
     if let Some(file) = &arguments.data_file {
-        let request = read("--data-file", file, limits::MAX_REQUEST_BYTES)?;
+        let request = read_named("--data-file", file, limits::MAX_REQUEST_BYTES)?;
         return Ok(MethodLoad {
             name: method.clone(),
             requests: [RequestTemplate::fixed(request)].into(),
@@ -175,7 +175,7 @@ type RequestLine<'a> = (Option<usize>, Cow<'a, str>);
 /// The requests of `--request-file`: each line that is not empty, with its number.
 fn request_lines(file: &Path) -> Result<Vec<RequestLine<'static>>, Failure> {
     let flag = "--request-file";
-    let bytes = read(flag, file, limits::MAX_REQUEST_FILE_BYTES)?;
+    let bytes = read_named(flag, file, limits::MAX_REQUEST_FILE_BYTES)?;
     let text = utf8(flag, &file.display().to_string(), bytes)?;
     let lines = text.lines().enumerate();
     let lines = lines.filter(|(_, line)| !line.trim().is_empty());
@@ -207,7 +207,7 @@ fn json(data: &str) -> Result<Cow<'_, str>, Failure> {
             "--data @ names no file; write --data @FILE, or --data @- for standard input".into(),
         ));
     }
-    let bytes = read("--data", Path::new(file), limits::MAX_REQUEST_BYTES)?;
+    let bytes = read_named("--data", Path::new(file), limits::MAX_REQUEST_BYTES)?;
     Ok(utf8("--data", file, bytes)?.into())
 }
 
@@ -232,7 +232,7 @@ fn describe(
     let in_words = |error| in_words(arguments, error);
     let descriptors = match (&arguments.proto, &arguments.descriptor_set) {
         (Some(file), _) => lab::descriptors_in(file, &arguments.import_path).map_err(in_words)?,
-        (None, Some(file)) => read("--descriptor-set", file, limits::MAX_DESCRIPTOR_BYTES)?,
+        (None, Some(file)) => read_named("--descriptor-set", file, limits::MAX_DESCRIPTOR_BYTES)?,
         (None, None) => {
             let timeout = Duration::from_millis(arguments.timeout.ms);
             let options = ChannelOptions {
@@ -278,7 +278,11 @@ fn in_words(arguments: &LoadArguments, error: MethodError) -> Failure {
 }
 
 /// The bytes of a file that a flag names.
-fn read(flag: &str, file: &Path, most_bytes: usize) -> Result<Vec<u8>, Failure> {
+pub(in crate::command) fn read_named(
+    flag: &str,
+    file: &Path,
+    most_bytes: usize,
+) -> Result<Vec<u8>, Failure> {
     read_bytes(file, most_bytes).map_err(|failure| match failure {
         Failure::Failed(_) => failure.about(flag),
         other => other,

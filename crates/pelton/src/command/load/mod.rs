@@ -23,6 +23,8 @@ use echo::load_echo;
 use histogram_file::HistogramFile;
 use method::load_method;
 
+pub(super) use method::read_named;
+
 /// Loads a server and prints what was measured. `is_token_named`: --token-file stands on the
 /// command line.
 pub fn load(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, Failure> {
@@ -40,10 +42,10 @@ fn load_server(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, 
     let histogram = histogram.map(HistogramFile::open).transpose()?;
     let interrupt = Interrupt::listen();
     let report = measure(arguments, &plan, &interrupt)?.requiring(&arguments.require);
+    // However the one goes, the other is tried: nobody may read what is printed.
+    let written = histogram.map_or(Ok(()), |histogram| histogram.write(&report));
     print(&report, arguments.format)?;
-    if let Some(histogram) = histogram {
-        histogram.write(&report)?;
-    }
+    written?;
     let is_about_errors = arguments.require.iter().any(Requirement::is_about_errors);
     let exit = verdict_with(&report, &arguments.address, &interrupt, is_about_errors)?;
     Ok(match report.meets_requirements() {

@@ -1,37 +1,36 @@
 //! `pelton top`
 
 mod sample;
+mod sampler;
 mod terminal;
 mod view;
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use api::admin::StatisticsRequest;
-use api::rpc::admin::Statistics;
 use serde_json::Value;
 
-use super::{Caller, echo};
+use super::Caller;
 use crate::arguments::{OutputFormat, TopArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, object};
-use sample::TopSample;
+use sampler::Sampler;
 use terminal::Terminal;
 use view::TopView;
 
 /// Lines and columns where there is no terminal, which wraps nothing.
 const NO_TERMINAL: (usize, usize) = (60, usize::MAX);
 
-/// Round trips of a sample, of which the fastest counts: the others say more about this machine's
-/// scheduler.
-const ROUND_TRIPS: usize = 5;
-
 /// Shows what a server does, again and again.
 pub fn top(arguments: &TopArguments) -> Result<Exit, Failure> {
-    let mut caller = Caller::connect(&arguments.connection)?;
-    let mut before = sample(&mut caller)?;
+    let caller = Caller::connect(&arguments.connection)?;
+    let address = caller.address.clone();
+    let sampler = Sampler::start(caller)?;
     let interrupt = Interrupt::listen();
+    let Some(mut before) = sampler.take(LOOK_EVERY, &mut || interrupt.is_set())? else {
+        return Ok(Exit::of_signal());
+    };
     let is_json = arguments.connection.output == OutputFormat::Json;
     let mut terminal = match std::io::stdout().is_terminal() && !is_json {
         true => Some(Terminal::open()),
@@ -43,8 +42,14 @@ pub fn top(arguments: &TopArguments) -> Result<Exit, Failure> {
         if !rest(every, &interrupt, terminal.as_mut()) {
             break;
         }
-        let now = sample(&mut caller)?;
-        let view = TopView::new(&caller.address, &before, &now);
+        let mut is_unwanted = || {
+            let is_quit = |terminal: &mut Terminal| terminal.is_quit_within(Duration::ZERO);
+            interrupt.is_set() || terminal.as_mut().is_some_and(is_quit)
+        };
+        let Some(now) = sampler.take(LOOK_EVERY, &mut is_unwanted)? else {
+            break;
+        };
+        let view = TopView::new(&address, &before, &now);
         match &mut terminal {
             Some(terminal) => terminal.draw(&view),
             None => print(arguments, &view, shown > 0)?,
@@ -57,15 +62,6 @@ pub fn top(arguments: &TopArguments) -> Result<Exit, Failure> {
         true => Exit::of_signal(),
         false => Exit::Done,
     })
-}
-
-/// Asks the server for its figures.
-fn sample(caller: &mut Caller) -> Result<TopSample, Failure> {
-    let round_trip = (0..ROUND_TRIPS).try_fold(Duration::MAX, |least, _| {
-        echo::round_trip(caller, b"").map(|time| least.min(time))
-    })?;
-    let reply = caller.call::<Statistics>(&StatisticsRequest {})?;
-    Ok(TopSample::new(&reply.message(), Instant::now(), round_trip))
 }
 
 /// How often it is looked whether the user wants no more.

@@ -69,8 +69,9 @@ impl TopSample {
         let mut methods: BTreeMap<String, MethodCalls> = BTreeMap::new();
         for one in figures.methods.iter().flatten() {
             let calls = methods.entry(escape(one.method.as_bytes())).or_default();
-            calls.all += one.calls;
-            calls.failed += if one.code == 0 { 0 } else { one.calls };
+            let failed = if one.code == 0 { 0 } else { one.calls };
+            calls.all = calls.all.saturating_add(one.calls);
+            calls.failed = calls.failed.saturating_add(failed);
         }
         TopSample {
             at,

@@ -4,17 +4,22 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
 use super::view::TopView;
 
-/// A second screen, without a cursor (xterm; every terminal of these days).
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// A second screen, without a cursor, whose lines are cut where they are too long (xterm; every
+/// terminal of these days): letters of two columns make them longer than they seem.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 /// To the end of the line, and of the screen.
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
+
+/// `_POSIX_VDISABLE` of Linux: no key has this meaning.
+const NO_KEY: u8 = 0;
 
 /// Where the terminal does not say.
 const USUAL: (usize, usize) = (24, 80);
@@ -72,7 +77,9 @@ impl Terminal {
                 .iter()
                 .take(count)
                 .any(|key| matches!(key, b'q' | b'Q')),
-            Err(_) => false,
+            Err(Errno::INTR | Errno::AGAIN) => false,
+            // The terminal has gone, and would be ready for ever.
+            Err(_) => true,
         }
     }
 }
@@ -98,6 +105,8 @@ fn read_keys_at_once() -> Option<Termios> {
         .remove(LocalModes::ICANON | LocalModes::ECHO);
     now.special_codes[SpecialCodeIndex::VMIN] = 0;
     now.special_codes[SpecialCodeIndex::VTIME] = 0;
+    // Stopped by Ctrl-Z it would leave its screen and its modes to the shell.
+    now.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
     rustix::termios::tcsetattr(&stdin, OptionalActions::Now, &now).ok()?;
     Some(before)
 }

@@ -1,13 +1,12 @@
 //! A diagnosis by our own generator.
 
-use std::fs;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use client::{Channel, ChannelOptions, Credentials};
 use lab::diagnose::{
     DiagnosisReport, LoadCeiling, LoadDiagnosis, LoadEvidence, LoadPoint, LoadSubject,
-    SystemFolders, judge_load,
+    SystemFolders, judge_load, limits,
 };
 use lab::{
     ConnectionMode, Distribution, Length, LoadPlan, MethodError, MethodKind, MethodName, Pace,
@@ -20,6 +19,7 @@ use super::safety;
 use crate::arguments::{ConnectionArguments, DiagnoseArguments, OutputFormat, ProfileArguments};
 use crate::command::CONNECT_HINT;
 use crate::command::load::own_database::OwnDatabase;
+use crate::command::load::read_named;
 use crate::command::tls::{client_tls, connect_failure};
 use crate::credentials::{credentials, is_token_in_environment};
 use crate::exit::Failure;
@@ -158,6 +158,9 @@ fn fill(load: &PeltonLoad, subject: &LoadSubject, interrupt: &Interrupt) -> Resu
     let fill = load.fill(FILL_RECORDS);
     let mut plan = subject.plan.clone();
     plan.length = Length::Calls(KEYS.div_ceil(FILL_RECORDS as u64));
+    // A server that hangs must not hold up the diagnosis.
+    plan.worker.deadline_ns = Some(limits::DIAGNOSE_DEADLINE.as_nanos() as u64);
+    plan.stop_on_failure = true;
     let make = |_| PeltonWorkload::new(&fill, 0, 0, 1);
     let outcome = lab::run(&plan, make, &mut |_| !interrupt.is_set());
     let outcome = outcome.map_err(|error| Failure::Failed(error.to_string()))?;
@@ -240,12 +243,7 @@ fn encode(
         error => Failure::Usage(error.to_string()),
     };
     let descriptors = match &arguments.descriptor_set {
-        Some(file) => fs::read(file).map_err(|error| {
-            Failure::Failed(format!(
-                "--descriptor-set: cannot read {}: {error}",
-                file.display()
-            ))
-        })?,
+        Some(file) => read_named("--descriptor-set", file, lab::limits::MAX_DESCRIPTOR_BYTES)?,
         None => {
             let timeout = plan.connect_timeout;
             let options = ChannelOptions {

@@ -6,13 +6,14 @@ mod safety;
 
 use std::net::TcpStream;
 
-use lab::diagnose::{DiagnosisReport, SystemFolders};
+use lab::diagnose::SystemFolders;
 use net::Address;
 
-use crate::arguments::{DiagnoseArguments, OutputFormat};
+use super::print_report;
+use crate::arguments::DiagnoseArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, note};
+use crate::output::note;
 
 /// Makes the experiments, and prints what they come to. `is_token_named`: --token-file stands on
 /// the command line.
@@ -30,7 +31,7 @@ pub(super) fn diagnose(
             by_load::diagnose(arguments, &caller, &server_processes, &interrupt)?
         }
     };
-    print(&report, arguments.format)?;
+    print_report(arguments.output, &report.text(), || report.fields())?;
     Ok(match report.has_evidence() {
         _ if interrupt.is_set() => Exit::of_signal(),
         true => Exit::Done,
@@ -68,13 +69,4 @@ fn server_processes(
         ));
     }
     Ok(found)
-}
-
-fn print(report: &DiagnosisReport, format: OutputFormat) -> Result<(), Failure> {
-    let mut output = Output::new(format);
-    match format {
-        OutputFormat::Text => output.line(&report.text())?,
-        OutputFormat::Json => output.object(report.fields())?,
-    }
-    output.end()
 }

@@ -3,12 +3,13 @@
 use std::env;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use lab::scenario::{PlannedClient, PlannedServer};
 
-use super::super::process::without_settings;
+use super::super::process::{self, piped, without_settings};
 use crate::exit::Failure;
+use crate::parent_process::ends_with_this_process;
 
 /// A client of gRPC that anybody with Python can run.
 const GRPCIO_CLIENT: &str = include_str!("grpcio_client.py");
@@ -40,9 +41,10 @@ impl Launcher {
         })
     }
 
-    /// `pelton serve` at a free port of this machine.
+    /// `pelton serve` at a free port of this machine, which ends with this process.
     pub(super) fn server(&self, planned: &PlannedServer) -> Command {
         let mut command = self.pelton();
+        ends_with_this_process(&mut command);
         command
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(&planned.arguments);
@@ -51,10 +53,8 @@ impl Launcher {
 
     /// `pelton lab tap` before a server.
     pub(super) fn relay(&self, target: &str, arguments: &[String]) -> Command {
-        let mut command = self.pelton();
-        command
-            .args(["lab", "tap", "--output", "json", "--target", target])
-            .args(arguments);
+        let mut command = process::relay(&self.own, target);
+        command.args(arguments);
         command
     }
 
@@ -88,9 +88,7 @@ impl Launcher {
 
     /// This program, without what the user has set for it: a scenario is the same everywhere.
     fn pelton(&self) -> Command {
-        let mut command = piped(without_settings(&self.own));
-        command.env("PELTON_CLIENT_CONFIG", "/dev/null");
-        command
+        without_settings(&self.own)
     }
 }
 
@@ -109,12 +107,4 @@ fn check_program(client: &Path) -> Result<(), Failure> {
         Err(_) if client.components().count() == 1 => Ok(()),
         Err(error) => usage(&error.to_string()),
     }
-}
-
-fn piped(mut command: Command) -> Command {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
 }

@@ -2,14 +2,14 @@
 
 mod launch;
 mod one_run;
-mod started;
 
 use lab::scenario::{Measurements, PlannedClient, Scenario, ScenarioPlan, ScenarioReport};
 
-use crate::arguments::{OutputFormat, ScenarioArguments, ScenarioName};
+use super::print_report;
+use crate::arguments::{ScenarioArguments, ScenarioName};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, note};
+use crate::output::note;
 use launch::Launcher;
 use one_run::{RunFailure, measure};
 
@@ -36,7 +36,7 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
     ));
     let measured = measure_all(&plan, seed, &launcher, &interrupt);
     let report = ScenarioReport::new((scenario, scale), plan, seed, measured);
-    print(&report, arguments.format)?;
+    print_report(arguments.output, &report.text(), || report.fields())?;
     if !report.has_runs() {
         let text = "nothing was measured: the lines `not run` say why";
         return Err(match interrupt.is_set() {
@@ -88,13 +88,4 @@ fn measure_all(
         }
     }
     measured
-}
-
-fn print(report: &ScenarioReport, format: OutputFormat) -> Result<(), Failure> {
-    let mut output = Output::new(format);
-    match format {
-        OutputFormat::Text => output.line(&report.text())?,
-        OutputFormat::Json => output.object(report.fields())?,
-    }
-    output.end()
 }

@@ -10,12 +10,9 @@ use lab::scenario::{MeasuredRun, PlannedClient, PlannedRun, ScenarioPlan};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::super::started::{Printed, Started};
 use super::launch::Launcher;
-use super::started::{Printed, Started};
 use crate::interrupt::Interrupt;
-
-/// How long a server or a relay may take until it listens.
-const LISTENS_WITHIN: Duration = Duration::from_secs(20);
 
 /// How much longer than planned a client may take.
 const CLIENT_EXTRA: Duration = Duration::from_secs(30);
@@ -103,16 +100,7 @@ pub(super) fn measure(
 
 /// Starts a program that listens; returns it with its address.
 fn listening(what: &'static str, command: Command) -> Result<(Started, String), RunFailure> {
-    let not_started = |why: String| RunFailure::NotStarted { what, why };
-    let mut started =
-        Started::start(command, None).map_err(|error| not_started(error.to_string()))?;
-    match started.await_word("listening on ", LISTENS_WITHIN) {
-        Some(address) => Ok((started, address)),
-        None => Err(not_started(match started.last_error() {
-            "" => "it does not listen".into(),
-            line => line.to_owned(),
-        })),
-    }
+    Started::listening(command).map_err(|why| RunFailure::NotStarted { what, why })
 }
 
 fn start_client(

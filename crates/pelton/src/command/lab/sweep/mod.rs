@@ -3,10 +3,8 @@
 mod relay;
 mod save;
 
-use std::fs;
-use std::io;
 use std::net::ToSocketAddrs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +19,7 @@ use net::Address;
 
 use self::relay::Relay;
 use self::save::SaveFile;
+use super::page_file::PageFile;
 use crate::arguments::{
     LoadArguments, LoadFormat, LoadProtocol, OutputFormat, SweepArguments, SweptLoad,
     flags_of_sweep, is_on_command_line,
@@ -40,9 +39,11 @@ const LOOK_BEFORE: Duration = Duration::from_millis(250);
 /// Runs a load over all values of one or two parameters, and prints what it shows.
 pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, Failure> {
     let mut cells = SweptCells::new(arguments, matches)?;
-    if let Some(path) = &arguments.html {
-        make_writable(path)?;
-    }
+    let page = PageFile {
+        flag: "--html",
+        path: arguments.html.as_deref(),
+    };
+    page.check_writable()?;
     let wanted = cells.header(arguments, matches)?;
     let (mut file, header, runs) = match &arguments.save {
         Some(path) => save::open(path, arguments.resume, wanted)?,
@@ -63,10 +64,10 @@ pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, F
         ended_early: ended_early.map(EarlyEnd::text),
     };
     let report = SweepReport::new(setting, results);
+    // However the one goes, the other is tried: nobody may read what is printed.
+    let drawn = page.write(|| report.html());
     print(&report, arguments.load.0.format)?;
-    if let Some(path) = &arguments.html {
-        fs::write(path, report.html()).map_err(|error| not_written(path, &error))?;
-    }
+    drawn?;
     Ok(match is_broken || has_failures {
         _ if interrupt.is_set() => Exit::of_signal(),
         true => Exit::Miss,
@@ -197,11 +198,12 @@ impl SweptCells {
     ) -> Result<Option<EarlyEnd>, Failure> {
         let begin = Instant::now();
         let made_before = results.runs().len();
+        let cells = self.axes.cells();
         self.load.0.warm_up = span(header.times.warm_up);
         self.load.0.duration = span(header.times.measured);
         let order = order(self.axes.cells(), header.times.runs, header.seed);
         let all = order.len();
-        for (cell, run) in order {
+        for (number, (cell, run)) in order.into_iter().enumerate() {
             if results.has(cell, run) {
                 continue;
             }
@@ -210,10 +212,13 @@ impl SweptCells {
                 return ended(results, interrupted(made, all));
             }
             let made_now = made - made_before;
-            if let Some(text) = self.is_spent(begin.elapsed(), made_now, run, header.times) {
+            let begins_round = number.is_multiple_of(cells);
+            if begins_round
+                && let Some(text) = self.is_spent(begin.elapsed(), made_now, run, header.times)
+            {
                 return Ok(Some(EarlyEnd::Budget(text)));
             }
-            let left = header.times.total(all - made).as_secs();
+            let left = header.times.total(all.saturating_sub(made)).as_secs();
             let label = self.axes.label(cell);
             note(format_args!(
                 "pelton lab sweep: run {} of {all}: {label}; about {left} s left",
@@ -243,8 +248,9 @@ impl SweptCells {
         Ok(None)
     }
 
-    /// Whether the budget has no room for one more round: runs may take longer than was reckoned
-    /// with, as each has a database to fill. The first round is always made.
+    /// Whether the budget has no room for the round that begins: runs may take longer than was
+    /// reckoned with, as each has a database to fill. The first round is always made, and so is one
+    /// where a sweep is gone on with.
     fn is_spent(
         &self,
         elapsed: Duration,
@@ -253,7 +259,7 @@ impl SweptCells {
         times: SweepTimes,
     ) -> Option<String> {
         let (budget, cells) = (self.budget?, self.axes.cells());
-        if run == 0 || made < cells || !made.is_multiple_of(cells) {
+        if run == 0 || made == 0 {
             return None;
         }
         let each = elapsed.as_secs_f64() / made as f64;
@@ -346,6 +352,7 @@ fn check_flags(
                 .into(),
         );
     }
+    check_once_only(load)?;
     for axis in axes.axes() {
         let name = axis.parameter.name();
         if is_on_command_line(matches, &name.replace('-', "_")) {
@@ -363,6 +370,34 @@ fn check_flags(
         if axis.parameter == SweepParameter::StreamLimit && !is_grpc {
             return usage("--over stream-limit goes only with --protocol grpc".into());
         }
+    }
+    Ok(())
+}
+
+/// Refuses what is for one run: standard input can be read once, and files and conditions of a load
+/// would be those of the last run.
+fn check_once_only(load: &LoadArguments) -> Result<(), Failure> {
+    let usage = |text: &str| Err(Failure::Usage(text.into()));
+    let is_stdin = |file: &Option<PathBuf>| file.as_deref() == Some(Path::new("-"));
+    if is_stdin(&load.data_file)
+        || is_stdin(&load.request_file)
+        || load.data.as_deref() == Some("@-")
+    {
+        return usage(
+            "standard input can be read once, and a sweep has several runs: take a file for the \
+             request",
+        );
+    }
+    if load.histogram.is_some() {
+        return usage(
+            "--histogram does not go with a sweep, which has several runs: --save keeps them",
+        );
+    }
+    if !load.require.is_empty() {
+        return usage(
+            "--require does not go with a sweep, which has several runs: check what --output json \
+             or `pelton lab compare` prints",
+        );
     }
     Ok(())
 }
@@ -405,15 +440,4 @@ fn print(report: &SweepReport, format: LoadFormat) -> Result<(), Failure> {
         LoadFormat::Json => output.object(report.fields())?,
     }
     output.end()
-}
-
-/// Fails before anything is begun if a page could not be kept.
-pub(super) fn make_writable(path: &Path) -> Result<(), Failure> {
-    let mut options = fs::File::options();
-    let opened = options.create(true).truncate(false).write(true).open(path);
-    opened.map(drop).map_err(|error| not_written(path, &error))
-}
-
-pub(super) fn not_written(path: &Path, error: &io::Error) -> Failure {
-    Failure::Failed(format!("--html: cannot write {}: {error}", path.display()))
 }

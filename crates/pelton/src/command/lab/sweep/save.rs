@@ -1,6 +1,6 @@
 //! The file of `--save`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,12 @@ impl SaveFile {
                 .with("--resume goes on once that is mended")
         })
     }
+
+    /// Leaves so many bytes.
+    fn cut(&self, bytes: usize) -> Result<(), Failure> {
+        let cut = self.file.set_len(bytes as u64);
+        cut.map_err(|error| failed(&self.path, &format!("cannot be cut: {error}")))
+    }
 }
 
 /// Begins a file, or goes on with one. Returns what is swept and the runs that were made: those of
@@ -39,18 +45,23 @@ pub(super) fn open(
         .append(true)
         .open(path);
     let mut file = opened.map_err(|error| failed(path, &format!("cannot be opened: {error}")))?;
-    let text =
+    lock(path, &file)?;
+    let bytes =
         read(&mut file).map_err(|error| failed(path, &format!("cannot be read: {error}")))?;
     let mut file = SaveFile {
         file,
         path: path.to_owned(),
     };
-    let saved = SavedSweep::read(&text);
+    let saved = SavedSweep::read(&bytes);
     let has_runs = !matches!(&saved, Ok(saved) if saved.runs.is_empty());
-    if text.is_empty() || (!may_resume && !has_runs) {
-        let cut = file.file.set_len(0);
-        cut.map_err(|error| failed(path, &format!("cannot be cut: {error}")))?;
-        file.append(&wanted.line())?;
+    if bytes.is_empty() || (!may_resume && !has_runs) {
+        file.cut(0)?;
+        let begun = file.append(&wanted.line());
+        if begun.is_err() {
+            // A part of the first line is no sweep that could be gone on with.
+            file.cut(0)?;
+        }
+        begun?;
         return Ok((Some(file), wanted, Vec::new()));
     }
     if !may_resume {
@@ -62,19 +73,30 @@ pub(super) fn open(
     let saved = saved.map_err(|error| failed(path, &format!("is not gone on with: {error}")))?;
     check_same(path, &saved.header, &wanted)?;
     // A line that was torn is measured again.
-    let cut = file.file.set_len(saved.whole_bytes as u64);
-    cut.map_err(|error| failed(path, &format!("cannot be cut: {error}")))?;
+    file.cut(saved.whole_bytes)?;
     Ok((Some(file), saved.header, saved.runs))
 }
 
-fn read(file: &mut File) -> io::Result<String> {
-    if file.metadata()?.len() > limits::MAX_SAVED_BYTES {
-        return Err(io::Error::other("it is larger than any sweep"));
+/// Keeps another sweep from writing the same file. Whatever has no locks needs none.
+fn lock(path: &Path, file: &File) -> Result<(), Failure> {
+    match file.try_lock() {
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Failure::Usage(format!(
+            "--save: another sweep writes {} at the moment: wait for its end, or name another file",
+            path.display()
+        ))),
     }
+}
+
+/// Reads all of a file, whose length need not be what the system says, as that of a device.
+fn read(file: &mut File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    // Where its last line is torn, a character may be.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    file.take(limits::MAX_SAVED_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limits::MAX_SAVED_BYTES {
+        true => Err(io::Error::other("it is larger than any sweep")),
+        false => Ok(bytes),
+    }
 }
 
 /// Refuses to mix two sweeps in one file.
@@ -87,6 +109,9 @@ fn check_same(path: &Path, there: &SweepHeader, here: &SweepHeader) -> Result<()
         let flags = one.flags.iter().filter(|flag| !other.flags.contains(flag));
         flags.cloned().collect::<Vec<_>>().join(" ")
     };
+    if there.axes != here.axes {
+        differing.push("it has other values".to_owned());
+    }
     let (only_there, only_here) = (only(there, here), only(here, there));
     if !only_there.is_empty() {
         differing.push(format!("it has {only_there}"));
@@ -180,6 +205,30 @@ mod tests {
             fs::read_to_string(&path).expect("there"),
             format!("{whole}{{}}\n")
         );
+        fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn a_file_is_written_by_one_sweep_at_a_time() {
+        let path = file("locked");
+        let (first, ..) = open(&path, false, header(&[], 7)).expect("it is new");
+        let refused = open(&path, true, header(&[], 7)).expect_err("it is being written");
+        let text = refused.to_string();
+        assert!(text.contains("another sweep writes"), "{text}");
+        drop(first);
+        open(&path, true, header(&[], 7)).expect("the other one has ended");
+        fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn other_values_than_its_flags_say_are_refused() {
+        let path = file("values");
+        drop(open(&path, false, header(&[], 7)).expect("it is new"));
+        let changed = fs::read_to_string(&path).expect("there");
+        fs::write(&path, changed.replace("[\"1\",\"2\"]", "[\"1\",\"3\"]")).expect("written");
+        let refused = open(&path, true, header(&[], 7)).expect_err("other values");
+        let text = refused.to_string();
+        assert!(text.contains("it has other values"), "{text}");
         fs::remove_file(&path).expect("removed");
     }
 

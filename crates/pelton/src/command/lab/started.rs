@@ -1,4 +1,4 @@
-//! A program that a scenario has started.
+//! A program that a command of the lab has started.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::super::process::signal_group;
+use super::process::signal_group;
 use crate::limits::{SCENARIO_LINE_CHARACTERS, SCENARIO_OUTPUT_BYTES};
 
 /// How long a program may take to end that was asked to.
@@ -17,6 +17,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether one has ended, and what it takes.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a server or a relay may take until it listens.
+const LISTENS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a program has printed.
 pub(super) struct Printed {
@@ -67,6 +70,21 @@ impl Started {
             read_lines(stdout, false, tell)?;
         }
         Ok(started)
+    }
+
+    /// Starts one that listens, and says on standard error where; returns it with its address.
+    ///
+    /// # Errors
+    /// If it does not: why.
+    pub(super) fn listening(command: Command) -> Result<(Started, String), String> {
+        let mut started = Started::start(command, None).map_err(|error| error.to_string())?;
+        match started.await_word("listening on ", LISTENS_WITHIN) {
+            Some(address) => Ok((started, address)),
+            None => Err(match started.last_error.as_str() {
+                "" => "it does not listen".into(),
+                line => line.to_owned(),
+            }),
+        }
     }
 
     pub(super) fn process_id(&self) -> u32 {
@@ -133,9 +151,9 @@ impl Started {
         })
     }
 
-    /// The last line on standard error that has been read.
-    pub(super) fn last_error(&self) -> &str {
-        &self.last_error
+    /// Ends it at once, with all that it has started: nothing that it could still say is wanted.
+    pub(super) fn kill(self) {
+        signal_group(self.child.id(), Signal::KILL);
     }
 
     fn stop(&mut self) {
