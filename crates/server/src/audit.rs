@@ -104,6 +104,7 @@ fn event_of(method: Method, code: Code) -> Option<AuditEvent> {
         | Method::AdminSnapshot
         | Method::AdminConfirmEpoch
         | Method::AdminPromote
+        | Method::AdminForgetReplicas
         | Method::ReplicationCopy
         | Method::ReplicationFollow
         | Method::ReplicationAcknowledge

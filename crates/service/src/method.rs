@@ -183,6 +183,7 @@ methods! {
         AdminDropRole Grpc(api::admin::DROP_ROLE), Administer, Server;
         AdminConfirmEpoch Grpc(api::admin::CONFIRM_EPOCH), Administer, Server;
         AdminPromote Grpc(api::admin::PROMOTE), Administer, Server;
+        AdminForgetReplicas Grpc(api::admin::FORGET_REPLICAS), Administer, Server;
     }
     Replication {
         ReplicationCopy Grpc(api::replication::COPY), Administer, Server;

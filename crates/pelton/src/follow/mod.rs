@@ -11,6 +11,7 @@ mod lag;
 mod leader;
 mod leading;
 mod mark;
+mod old_leader;
 mod placing;
 mod prepare;
 mod promise;
@@ -21,8 +22,9 @@ mod stream;
 
 pub use lag::watch as watch_lag;
 pub use leader::Leader;
-pub use leading::{note_leadership, tell_old_leader};
+pub use leading::note_leadership;
 pub use mark::Promotion;
+pub use old_leader::tell_old_leader;
 pub use prepare::{Prepared, prepare};
 pub use renewal::Renewal;
 pub use stream::start;
