@@ -185,6 +185,7 @@ REQUESTS = {
     "pelton.v1.Admin/DropRole": nothing,
     "pelton.v1.Admin/ConfirmEpoch": nothing,
     "pelton.v1.Admin/Promote": nothing,
+    "pelton.v1.Admin/ForgetReplicas": nothing,
     "pelton.v1.Replication/Copy": nothing,
     "pelton.v1.Replication/Follow": nothing,
     "pelton.v1.Replication/Acknowledge": nothing,

@@ -15,8 +15,8 @@ import subprocess
 from ports import free_ports
 
 MARK = "---- end of block ----"
-# What the pages write: the server, its metrics, a second server.
-PORTS = ("1978", "9178", "1979")
+# What the pages write: the server, its metrics, a second server, a third one.
+PORTS = ("1978", "9178", "1979", "1980")
 SECONDS = 240
 
 

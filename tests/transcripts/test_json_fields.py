@@ -28,6 +28,7 @@ UNSEEN = {
     "pelton log verify": {"databases_on_disk.error"},
     "pelton lab scenario": {"not_run.run", "not_run.why"},
     "pelton promote": {"promoted", "epoch", "sequence", "leader_sequence", "forced", "serves"},
+    "pelton forget-replicas": {"forgotten", "left"},
     "pelton lab diagnose": {"change.text", "change.predicted_gain", "change.measured_gain"},
     "pelton lab tap": {"failed_connections.reason", "failed_connections.connections"},
     # Without --server-pid.

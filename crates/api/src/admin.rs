@@ -67,6 +67,11 @@ crate::method::methods! {
     /// leader can acknowledge nothing more; else nothing is done, and `problem` says why.
     /// FAILED_PRECONDITION if the server is no replica. ABORTED as for ConfirmEpoch.
     PROMOTE Unary "pelton.v1.Admin/Promote";
+    /// Has a leader count replicas no more that are lost for good: it ends when enough of those
+    /// that count hold that. What was acknowledged is at others of them. A replica that comes back
+    /// counts again. FAILED_PRECONDITION if the server is a replica, requires no replicas, or one
+    /// of those named is connected; NOT_FOUND if one of them does not count.
+    FORGET_REPLICAS Unary "pelton.v1.Admin/ForgetReplicas";
 }
 
 impl ConvertProgress {
@@ -279,6 +284,8 @@ protobuf::message! {
         3 late: bool,
         /// The field `followers`.
         4 followers: repeated message FollowerStatistics<'a>,
+        /// Replicas that count and are not connected: each of 16 bytes.
+        5 absent: repeated bytes,
     }
 
     /// A follower that is connected.
@@ -599,6 +606,20 @@ protobuf::message! {
         7 problem: string,
         /// Others must confirm: with their confirmations it may be promoted.
         8 needs_confirmations: bool,
+    }
+
+    /// The message `ForgetReplicasRequest`.
+    pub struct ForgetReplicasRequest<'a> = "pelton.v1.ForgetReplicasRequest" {
+        /// Names them, each with 16 bytes; none: all that count and are not connected.
+        1 replica_ids: repeated bytes,
+    }
+
+    /// The message `ForgetReplicasResponse`.
+    pub struct ForgetReplicasResponse<'a> = "pelton.v1.ForgetReplicasResponse" {
+        /// Those that count no more.
+        1 replica_ids: repeated bytes,
+        /// So many count.
+        2 left: uint32,
     }
 }
 

@@ -233,6 +233,10 @@ pub const FOLLOW_SILENCE_MS: u64 = 10_000;
 /// it: nobody should wait for long whose leader is lost.
 pub const FOLLOW_LOOK_MS: u64 = 100;
 
+/// By how much an epoch that a replica confirms may be above its own: candidates raise it by one
+/// each time. Beyond the highest number there is none, and no replica could be promoted any more.
+pub const EPOCH_STEP_MAX: u64 = 1 << 20;
+
 /// The largest message that is taken from a leader: some times what it sends at once.
 pub const FOLLOW_MESSAGE_BYTES_MAX: usize = 4 << 20;
 

@@ -233,6 +233,7 @@ fn run(
         Command::Restore(arguments) => command::restore(arguments),
         Command::Snapshot(arguments) => command::snapshot(arguments),
         Command::Promote(arguments) => command::promote(arguments),
+        Command::ForgetReplicas(arguments) => command::forget_replicas(arguments),
         Command::Scan(arguments) => command::scan(arguments),
         Command::Ls(arguments) => command::scan(&arguments.as_scan()),
         Command::Watch(arguments) => command::watch(arguments),

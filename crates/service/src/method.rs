@@ -312,6 +312,8 @@ methods! {
         AdminConfirmEpoch
             Grpc(api::admin::CONFIRM_EPOCH), Administer, Server, Act(DatabaseChange), OnReplica;
         AdminPromote Grpc(api::admin::PROMOTE), Administer, Server, Act(DatabaseChange), OnReplica;
+        AdminForgetReplicas
+            Grpc(api::admin::FORGET_REPLICAS), Administer, Server, Act(DatabaseChange);
     }
     Replication [OfReplicas] {
         ReplicationCopy

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::replica_set::{FIRST_EPOCH, ReplicaId, ReplicaSet};
+use crate::replica_set::{FIRST_EPOCH, ReplicaId, ReplicaSet, ReplicaSetChange};
 
 /// How many followers must hold a commit before it is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,13 +29,15 @@ pub struct AcknowledgedState {
     /// Each follower that is connected and has a name, with the sequence up to which it holds
     /// everything.
     pub followers: Vec<(ReplicaId, u64)>,
+    /// Each replica that counts and is not connected; none where none are required.
+    pub absent: Vec<ReplicaId>,
 }
 
 /// The followers that are connected, and what waits for them.
 pub(crate) struct Acknowledgements {
     /// 0: none are required.
     required: AtomicUsize,
-    /// The same when the start is over: until then the requirement of the previous run holds too.
+    /// The same when that is in the log: until then the requirement of the previous run holds too.
     required_later: AtomicUsize,
     timeout_ms: AtomicU64,
     sessions: Mutex<Sessions>,
@@ -56,8 +58,8 @@ pub(crate) struct Acknowledgements {
     higher_epoch: AtomicU64,
     /// Where that is, as far as known.
     new_leader: Mutex<String>,
-    /// Somebody who is connected is not among the replicas that count.
-    has_newcomer: AtomicBool,
+    /// The set is to be changed, as [`Acknowledgements::take_change`] says.
+    has_change: AtomicBool,
 }
 
 impl Default for Acknowledgements {
@@ -76,7 +78,7 @@ impl Default for Acknowledgements {
             epoch: AtomicU64::new(FIRST_EPOCH),
             higher_epoch: AtomicU64::new(0),
             new_leader: Mutex::default(),
-            has_newcomer: AtomicBool::new(false),
+            has_change: AtomicBool::new(false),
         }
     }
 }
@@ -88,6 +90,8 @@ struct Sessions {
     open: Vec<OpenSession>,
     /// Who counts, and the epochs.
     set: ReplicaSet,
+    /// Those that an operator wants to count no more.
+    lost: Vec<ReplicaId>,
 }
 
 #[derive(Debug)]
@@ -110,9 +114,14 @@ impl Sessions {
         }
     }
 
-    /// Somebody who is connected and not among those that count, if there is room for it. One at a
-    /// time: so of two logs that differ by a change, a majority of those that count in one has
-    /// somebody in common with each majority of the other.
+    /// What is to be changed of the set: somebody who counts no more, or who is connected and does
+    /// not count, if there is room for it.
+    fn change(&self) -> Option<ReplicaSetChange> {
+        let lost = self.lost.iter().find(|one| self.set.has_member(one));
+        let removal = lost.map(|one| ReplicaSetChange::Remove(*one));
+        removal.or_else(|| self.newcomer().map(ReplicaSetChange::Add))
+    }
+
     fn newcomer(&self) -> Option<ReplicaId> {
         let is_new = |one: &&OpenSession| !self.set.has_member(&one.replica);
         let newcomer = self.open.iter().find(is_new).map(|one| one.replica);
@@ -132,8 +141,9 @@ fn held_by<'a>(count: usize, sessions: impl Iterator<Item = &'a OpenSession>) ->
 impl Acknowledgements {
     /// Requires followers from now on: what is there already waits for them, too.
     ///
-    /// A start waits for as many as the previous run has required, `required_before`: who has not
-    /// heard that fewer are required now must not take them for more.
+    /// So many as the previous run has required, `required_before`, are waited for until the lower
+    /// number is in the log: who has not heard of it must not take those that hold a commit for
+    /// more.
     pub(crate) fn require(&self, wanted: ReplicasAcked, required_before: usize) {
         if wanted.replicas == 0 {
             return;
@@ -171,10 +181,18 @@ impl Acknowledgements {
 
     /// Enough hold what the start has found.
     pub(crate) fn start_is_over(&self) {
-        let required = self.required_later.load(Ordering::Acquire);
-        self.required.store(required, Ordering::Release);
         self.is_starting.store(false, Ordering::Release);
-        self.changed(&self.sessions.lock());
+        let sessions = self.sessions.lock();
+        self.lower_requirement(&sessions.set);
+        self.changed(&sessions);
+    }
+
+    /// Requires what is wanted, once the log says no more.
+    fn lower_requirement(&self, set: &ReplicaSet) {
+        let wanted = self.required_later.load(Ordering::Acquire);
+        if !self.is_starting() && set.required() <= wanted {
+            self.required.store(wanted, Ordering::Release);
+        }
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -190,7 +208,28 @@ impl Acknowledgements {
         let mut sessions = self.sessions.lock();
         self.epoch.store(set.epoch(), Ordering::Release);
         sessions.set = set;
+        self.lower_requirement(&sessions.set);
         self.changed(&sessions);
+    }
+
+    /// Has replicas count no more; returns those of them that are connected, and stay.
+    pub(crate) fn forget(&self, replicas: &[ReplicaId]) -> Vec<ReplicaId> {
+        let mut sessions = self.sessions.lock();
+        let (here, lost): (Vec<_>, Vec<_>) = (replicas.iter().copied())
+            .partition(|replica| sessions.open.iter().any(|one| one.replica == *replica));
+        if here.is_empty() {
+            sessions.lost.extend(lost);
+            sessions.lost.sort_unstable();
+            sessions.lost.dedup();
+            self.changed(&sessions);
+        }
+        here
+    }
+
+    /// Nobody wants any more that these count no more.
+    pub(crate) fn keep(&self, replicas: &[ReplicaId]) {
+        let mut sessions = self.sessions.lock();
+        sessions.lost.retain(|one| !replicas.contains(one));
     }
 
     /// Takes notice of the epoch of another server; returns whether this one is not the leader any
@@ -217,15 +256,30 @@ impl Acknowledgements {
         self.new_leader.lock().clone()
     }
 
-    /// Somebody who is to count and does not yet, if so since this was asked last.
-    pub(crate) fn take_newcomer(&self) -> Option<ReplicaId> {
-        let has_one = self.has_newcomer.swap(false, Ordering::AcqRel);
-        has_one.then(|| self.sessions.lock().newcomer()).flatten()
+    /// What is to be changed of the set, if something is since this was asked last. One at a time,
+    /// each behind the outcome of the one before: so of two logs that differ by a change, a
+    /// majority of those that count in one has somebody in common with each majority of the other.
+    pub(crate) fn take_change(&self) -> Option<ReplicaSetChange> {
+        let has_one = self.has_change.swap(false, Ordering::AcqRel);
+        has_one
+            .then(|| self.next_change(&self.sessions.lock()))
+            .flatten()
+    }
+
+    fn next_change(&self, sessions: &Sessions) -> Option<ReplicaSetChange> {
+        if self.required() == 0 || self.is_starting() {
+            return None;
+        }
+        let wanted = self.required_later.load(Ordering::Acquire);
+        match sessions.set.required() > wanted {
+            true => Some(ReplicaSetChange::Require(wanted)),
+            false => sessions.change(),
+        }
     }
 
     #[inline]
-    pub(crate) fn has_newcomer(&self) -> bool {
-        self.has_newcomer.load(Ordering::Relaxed)
+    pub(crate) fn has_change(&self) -> bool {
+        self.has_change.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -263,6 +317,8 @@ impl Acknowledgements {
     /// does not count any more.
     fn begin(&self, replica: ReplicaId, sequence: u64) -> u64 {
         let mut sessions = self.sessions.lock();
+        // Whoever is back is not lost.
+        sessions.lost.retain(|one| *one != replica);
         sessions.last_number += 1;
         let number = sessions.last_number;
         sessions.open.retain(|one| one.replica != replica);
@@ -299,11 +355,11 @@ impl Acknowledgements {
     fn changed(&self, sessions: &Sessions) {
         let sequence = sessions.held_by(self.required());
         let has_grown = self.sequence.swap(sequence, Ordering::AcqRel) < sequence;
-        let has_newcomer = self.required() > 0 && sessions.newcomer().is_some();
-        if has_newcomer {
-            self.has_newcomer.store(true, Ordering::Release);
+        let has_change = self.next_change(sessions).is_some();
+        if has_change {
+            self.has_change.store(true, Ordering::Release);
         }
-        if has_grown || has_newcomer {
+        if has_grown || has_change {
             self.wake();
         }
     }
@@ -316,6 +372,9 @@ impl Acknowledgements {
 
     pub(crate) fn state(&self) -> AcknowledgedState {
         let sessions = self.sessions.lock();
+        let is_absent = |id: &&ReplicaId| {
+            self.required() > 0 && !sessions.open.iter().any(|one| one.replica == **id)
+        };
         AcknowledgedState {
             required: self.required(),
             sequence: self.sequence(),
@@ -323,6 +382,7 @@ impl Acknowledgements {
             followers: (sessions.open.iter())
                 .map(|one| (one.replica, one.sequence))
                 .collect(),
+            absent: sessions.set.members().filter(is_absent).copied().collect(),
         }
     }
 }

@@ -31,6 +31,17 @@ impl Store {
         self.acknowledgements().new_leader()
     }
 
+    /// Has replicas count no more that are lost: by commits, as soon as enough of those that count
+    /// hold these. Returns those that are connected; nothing is done then.
+    pub fn forget_replicas(&self, replicas: &[ReplicaId]) -> Vec<ReplicaId> {
+        self.acknowledgements().forget(replicas)
+    }
+
+    /// Gives up what [`Store::forget_replicas`] has begun, as far as it is not done.
+    pub fn keep_replicas(&self, replicas: &[ReplicaId]) {
+        self.acknowledgements().keep(replicas);
+    }
+
     /// Whether what the start has found may not be read yet, since too few followers hold it. That
     /// does not concern volatile databases.
     #[inline]

@@ -136,7 +136,9 @@ impl ReplicaSet {
     /// If another leader took over before.
     pub fn check_place(&self, place: LogPlace) -> Result<(), PlaceError> {
         let LogPlace { epoch, sequence } = place;
-        if epoch != FIRST_EPOCH && !self.epochs.contains_key(&epoch) {
+        // Behind so many epochs it is not known any more where the first one ended.
+        let is_first = epoch == FIRST_EPOCH && self.epochs.len() < EPOCHS_KEPT_MAX;
+        if !is_first && !self.epochs.contains_key(&epoch) {
             return Err(PlaceError::UnknownEpoch { epoch, sequence });
         }
         let next = self.epochs.range(epoch.saturating_add(1)..).next();
@@ -342,5 +344,27 @@ mod tests {
             assert_eq!(set.check_place(place(epoch, 1)), Err(expected));
         }
         assert!(place(2, 1) > place(1, 9) && place(1, 9) > place(1, 8));
+    }
+
+    #[test]
+    fn where_an_epoch_ended_that_is_kept_no_more_is_not_taken_from_a_later_one() {
+        let mut set = ReplicaSet::default();
+        for epoch in 2..=EPOCHS_KEPT_MAX as u64 + 1 {
+            set.add(&epoch_key(epoch), &(100 * epoch).to_le_bytes());
+        }
+        let epoch = set.epoch() + 1;
+        let mut removed = Vec::new();
+        let begin = ReplicaSetChange::Begin { epoch, end: 1 };
+        let pushed = begin.push(&set, &mut |key, value| {
+            removed.extend(value.is_none().then(|| key.to_vec()));
+            Ok(())
+        });
+        assert_eq!((pushed, removed), (Ok(()), vec![epoch_key(2)]));
+        set.epochs.remove(&2);
+        for epoch in [FIRST_EPOCH, 2] {
+            let place = LogPlace { epoch, sequence: 1 };
+            let expected = PlaceError::UnknownEpoch { epoch, sequence: 1 };
+            assert_eq!(set.check_place(place), Err(expected));
+        }
     }
 }

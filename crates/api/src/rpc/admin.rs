@@ -5,11 +5,11 @@ use crate::admin::{
     BackupProgress, BackupRequest, ConfirmEpochRequest, ConfirmEpochResponse,
     ConvertDatabaseRequest, ConvertProgress, CreateDatabaseRequest, CreateDatabaseResponse,
     CreateTokenRequest, CreateTokenResponse, DropDatabaseRequest, DropDatabaseResponse,
-    DropRoleRequest, DropRoleResponse, ListDatabasesRequest, ListDatabasesResponse,
-    ListRolesRequest, ListRolesResponse, ListTokensRequest, ListTokensResponse, PromoteRequest,
-    PromoteResponse, RevokeTokenRequest, RevokeTokenResponse, RotateTokenRequest,
-    RotateTokenResponse, SetRoleRequest, SetRoleResponse, SnapshotRequest, SnapshotResponse,
-    StatisticsRequest, StatisticsResponse,
+    DropRoleRequest, DropRoleResponse, ForgetReplicasRequest, ForgetReplicasResponse,
+    ListDatabasesRequest, ListDatabasesResponse, ListRolesRequest, ListRolesResponse,
+    ListTokensRequest, ListTokensResponse, PromoteRequest, PromoteResponse, RevokeTokenRequest,
+    RevokeTokenResponse, RotateTokenRequest, RotateTokenResponse, SetRoleRequest, SetRoleResponse,
+    SnapshotRequest, SnapshotResponse, StatisticsRequest, StatisticsResponse,
 };
 
 super::rpcs! {
@@ -40,4 +40,6 @@ super::rpcs! {
         ConfirmEpochRequest<'a> => ConfirmEpochResponse<'a>, may_repeat;
     Promote<'a> crate::admin::PROMOTE:
         PromoteRequest<'a> => PromoteResponse<'a>, may_repeat;
+    ForgetReplicas<'a> crate::admin::FORGET_REPLICAS:
+        ForgetReplicasRequest<'a> => ForgetReplicasResponse<'a>, may_repeat;
 }

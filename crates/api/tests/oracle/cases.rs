@@ -130,6 +130,8 @@ cases! {
     "pelton.v1.ConfirmEpochResponse" api::admin::ConfirmEpochResponse;
     "pelton.v1.PromoteRequest" api::admin::PromoteRequest;
     "pelton.v1.PromoteResponse" api::admin::PromoteResponse;
+    "pelton.v1.ForgetReplicasRequest" api::admin::ForgetReplicasRequest;
+    "pelton.v1.ForgetReplicasResponse" api::admin::ForgetReplicasResponse;
     "pelton.v1.DropRoleResponse" api::admin::DropRoleResponse;
     "pelton.v1.CopyRequest" api::replication::CopyRequest;
     "pelton.v1.CopyResponse" api::replication::CopyResponse;

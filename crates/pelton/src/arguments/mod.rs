@@ -6,6 +6,7 @@ mod bulk;
 mod client_auth;
 mod credentials;
 mod database;
+mod forget_replicas;
 mod lab;
 mod lab_scenario;
 mod load;
@@ -41,6 +42,7 @@ pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
     KindArgument, ListDatabasesArguments,
 };
+pub use forget_replicas::ForgetReplicasArguments;
 pub use lab::{DiagnoseArguments, HistogramArguments, LabCommand, TapArguments};
 pub use lab_scenario::{ScenarioArguments, ScenarioName};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestOrder};
@@ -283,6 +285,14 @@ pub enum Command {
     /// anew by itself, and takes writes. This takes the right `admin`, from another machine over
     /// TLS. docs/operations.md says what to do when a leader is lost.
     Promote(PromoteArguments),
+
+    /// Have a leader count replicas no more that are lost for good
+    ///
+    /// With --replicas-acked a leader counts each replica that has ever followed it, and a
+    /// promotion needs most of them. A replica whose folder is gone never comes back: it is
+    /// forgotten here. Nothing that was answered is lost with that; one that comes back counts
+    /// again. It takes --replicas-acked replicas that are connected, and the right `admin`.
+    ForgetReplicas(ForgetReplicasArguments),
 
     /// Send bytes to the server and back, to see what a call costs
     Echo(EchoArguments),

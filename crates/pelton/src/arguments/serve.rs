@@ -204,9 +204,10 @@ pub struct ServeArguments {
     /// Be a replica of the server at this address: it gets a copy of all that has a log there, and
     /// follows it
     ///
-    /// Host:port or unix:/path. The folder of --data must be empty at the first start. Reads are
-    /// served here, of a state that the leader had a moment ago; writes are refused, and the
-    /// message names the leader. [default: none, this server is its own]
+    /// Host:port or unix:/path. The folder of --data must be empty at the first start, or that of
+    /// an old leader in whose place this one leads. Reads are served here, of a state that the
+    /// leader had a moment ago; writes are refused, and the message names the leader. [default:
+    /// none, this server is its own]
     #[arg(long, value_name = "ADDRESS", env = "PELTON_FOLLOW")]
     #[serde(default, deserialize_with = "from_text")]
     pub follow: Option<FollowAddress>,

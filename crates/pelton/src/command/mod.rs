@@ -11,6 +11,7 @@ mod delete;
 mod delete_range;
 mod echo;
 mod export;
+mod forget_replicas;
 mod get;
 mod import;
 mod import_note;
@@ -47,6 +48,7 @@ pub use database::{create_database, drop_database, list_databases};
 pub use delete::delete;
 pub use echo::echo;
 pub use export::export;
+pub use forget_replicas::forget_replicas;
 pub use get::get;
 pub use import::import;
 pub use increment::increment;
@@ -152,6 +154,11 @@ impl Caller {
     fn failure<M: Rpc>(&self, error: &CallError) -> Failure {
         late_failure(&self.address, self.timeout, M::METHOD.path, error)
     }
+}
+
+/// Ids as they are shown.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The failure of a call that had so long.

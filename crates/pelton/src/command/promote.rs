@@ -37,24 +37,35 @@ pub fn promote(arguments: &PromoteArguments) -> Result<Exit, Failure> {
     if is_alone || !(first.message().needs_confirmations || arguments.force) {
         return Err(not_promoted(&first.message()));
     }
+    promote_confirmed(&mut caller, arguments, first)
+}
+
+/// The same with what the other replicas confirm.
+fn promote_confirmed(
+    caller: &mut Caller,
+    arguments: &PromoteArguments,
+    first: Reply<Promote>,
+) -> Result<Exit, Failure> {
+    let address = caller.address.clone();
     let mut proposal = first;
     for _ in 0..EPOCH_TRIES {
-        let confirmed = confirm_all(arguments, &proposal.message())?;
-        let confirmed: Vec<_> = confirmed.iter().map(Reply::message).collect();
+        let asked = confirm_all(arguments, &proposal.message());
+        let confirmed: Vec<_> = asked.confirmed.iter().map(Reply::message).collect();
         let highest = confirmed.iter().map(|one| one.epoch).max().unwrap_or(0);
         let told = proposal.message();
         let is_of_other = |one: &ConfirmEpochResponse<'_>| one.candidate_id != told.replica_id;
         if !confirmed.iter().any(is_of_other) {
             let epoch = told.epoch;
-            let answer = ask(&mut caller, arguments, (epoch, &confirmed), arguments.force)?;
+            let answer = ask(caller, arguments, (epoch, &confirmed), arguments.force);
+            let answer = answer.map_err(|failure| asked.told(failure))?;
             return match answer.message().promoted {
                 true => say(arguments, &address, &answer.message()),
-                false => Err(not_promoted(&answer.message())),
+                false => Err(asked.told(not_promoted(&answer.message()))),
             };
         }
         // Another candidate had it before.
         let least = highest.saturating_add(1);
-        proposal = ask(&mut caller, arguments, (least, &[]), false)?;
+        proposal = ask(caller, arguments, (least, &[]), false)?;
     }
     Err(Failure::Failed(
         "not promoted: the other replicas have confirmed higher epochs again and again, as another \
@@ -77,11 +88,35 @@ fn ask(
     })
 }
 
-/// Has the other replicas confirm the epoch.
-fn confirm_all(
-    arguments: &PromoteArguments,
-    proposal: &PromoteResponse<'_>,
-) -> Result<Vec<Reply<ConfirmEpoch>>, Failure> {
+/// What has come of asking the other replicas.
+struct AskedReplicas {
+    confirmed: Vec<Reply<ConfirmEpoch>>,
+    /// Those that have confirmed.
+    addresses: Vec<String>,
+    /// Why others have not.
+    failures: Vec<String>,
+}
+
+impl AskedReplicas {
+    /// Adds to a failure what was done all the same, and who has not confirmed.
+    fn told(&self, failure: Failure) -> Failure {
+        let mut failure = failure;
+        for why in &self.failures {
+            failure = failure.with(&format!("not confirmed: {why}"));
+        }
+        if self.addresses.is_empty() {
+            return failure;
+        }
+        failure.with(&format!(
+            "{} have confirmed the epoch, and take nothing of the old leader any more, which takes \
+             no writes once it hears of that: promote one of the replicas",
+            self.addresses.join(", ")
+        ))
+    }
+}
+
+/// Has the other replicas confirm the epoch. One that cannot be asked may not be needed.
+fn confirm_all(arguments: &PromoteArguments, proposal: &PromoteResponse<'_>) -> AskedReplicas {
     let address = arguments.connection.address.to_string();
     let request = ConfirmEpochRequest {
         history_id: proposal.history_id,
@@ -89,20 +124,31 @@ fn confirm_all(
         candidate_id: proposal.replica_id,
         address: &address,
     };
-    let mut confirmed = Vec::new();
+    let mut asked = AskedReplicas {
+        confirmed: Vec::new(),
+        addresses: Vec::new(),
+        failures: Vec::new(),
+    };
     for other in &arguments.confirm {
         let connection = ConnectionArguments {
             address: other.clone(),
             ..arguments.connection.clone()
         };
-        confirmed.push(Caller::connect(&connection)?.call::<ConfirmEpoch>(&request)?);
+        let called = Caller::connect(&connection);
+        match called.and_then(|mut caller| caller.call::<ConfirmEpoch>(&request)) {
+            Ok(reply) => {
+                asked.confirmed.push(reply);
+                asked.addresses.push(other.to_string());
+            }
+            Err(failure) => asked.failures.push(failure.to_string()),
+        }
     }
-    Ok(confirmed)
+    asked
 }
 
 fn not_promoted(response: &PromoteResponse<'_>) -> Failure {
     Failure::Failed(format!(
-        "not promoted, and nothing was done: {}. --force promotes it all the same: {}",
+        "not promoted: {}. --force promotes it all the same: {}",
         response.problem,
         what_may_be_lost(response)
     ))
@@ -130,7 +176,7 @@ fn say(
     address: &str,
     response: &PromoteResponse<'_>,
 ) -> Result<Exit, Failure> {
-    let serves = wait_until_leader(arguments, response.epoch);
+    let waits_for = wait_until_leader(arguments, response.epoch);
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {
         output.object(object([
@@ -139,12 +185,15 @@ fn say(
             ("sequence", response.sequence.into()),
             ("leader_sequence", response.leader_sequence.into()),
             ("forced", (!response.problem.is_empty()).into()),
-            ("serves", serves.into()),
+            ("serves", waits_for.is_some().into()),
         ]))?;
     } else {
-        let state = match serves {
-            true => "it takes writes",
-            false => "it is starting anew, and then takes writes",
+        let state = match waits_for {
+            Some(0) => "it takes writes".to_owned(),
+            Some(replicas) => {
+                format!("it takes writes as soon as --replicas-acked {replicas} replicas follow it")
+            }
+            None => "it is starting anew, and then takes writes".to_owned(),
         };
         output.line(&format!(
             "{address} was promoted: {state}, in epoch {}, with everything up to sequence {}",
@@ -162,8 +211,9 @@ fn say(
     Ok(Exit::Done)
 }
 
-/// Waits until the server has started anew, and is a leader.
-fn wait_until_leader(arguments: &PromoteArguments, epoch: u64) -> bool {
+/// Waits until the server has started anew, and is a leader; returns for how many replicas it waits
+/// before it takes writes; `None`: it does not serve yet.
+fn wait_until_leader(arguments: &PromoteArguments, epoch: u64) -> Option<u32> {
     let begin = Instant::now();
     let longest = Duration::from_millis(arguments.connection.timeout.ms);
     while begin.elapsed() < longest {
@@ -171,14 +221,16 @@ fn wait_until_leader(arguments: &PromoteArguments, epoch: u64) -> bool {
         let Ok(mut caller) = Caller::connect(&arguments.connection) else {
             continue;
         };
-        let figures = caller.try_call::<Statistics>(&StatisticsRequest {});
-        let is_leader = |figures: Reply<Statistics>| {
-            let figures = figures.message();
-            figures.replica.is_none() && figures.epoch >= epoch
+        let Ok(figures) = caller.try_call::<Statistics>(&StatisticsRequest {}) else {
+            continue;
         };
-        if figures.is_ok_and(is_leader) {
-            return true;
+        let figures = figures.message();
+        if figures.replica.is_none() && figures.epoch >= epoch {
+            let late = figures
+                .acknowledged
+                .filter(|acknowledged| acknowledged.late);
+            return Some(late.map_or(0, |acknowledged| acknowledged.required));
         }
     }
-    false
+    None
 }

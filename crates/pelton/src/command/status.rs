@@ -13,7 +13,7 @@ use client::typed::Reply;
 use client::{CallError, Code};
 use serde_json::{Map, Value};
 
-use super::{Caller, echo};
+use super::{Caller, echo, hex};
 use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::escape;
 use crate::exit::{Exit, Failure};
@@ -305,11 +305,14 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
                 ("sequence", follower.sequence.into()),
             ]))
         });
+        let absent = acknowledged.absent.iter().map_while(Result::ok);
+        let absent = absent.map(|id| Value::from(hex(id)));
         Value::Object(object([
             ("required", acknowledged.required.into()),
             ("sequence", acknowledged.sequence.into()),
             ("late", acknowledged.late.into()),
             ("followers", Value::Array(followers.collect())),
+            ("absent", Value::Array(absent.collect())),
         ]))
     });
     fields.insert("acknowledged".into(), acknowledged.unwrap_or_default());
@@ -390,11 +393,16 @@ fn acknowledged_lines(acknowledged: &AcknowledgedStatistics<'_>) -> Vec<String> 
             follower.sequence
         )
     }));
+    lines.extend(
+        (acknowledged.absent.iter().map_while(Result::ok)).map(|id| {
+            format!(
+                "replica {} counts and is not connected; if it is lost for good: pelton \
+             forget-replicas",
+                hex(id)
+            )
+        }),
+    );
     lines
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Says whom a replica follows, and how far behind it is.

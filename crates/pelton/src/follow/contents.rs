@@ -22,17 +22,21 @@ pub struct Contents {
 impl Contents {
     /// Fetches the contents that groups name and that are not here; returns the numbers of those
     /// that the leader does not have any more. When this returns, the others are on the device.
+    ///
+    /// # Errors
+    /// If they cannot be had now, or something else comes first.
     pub fn fetch(
         &mut self,
         groups: &[FollowedGroup],
         (store, leader): (&Store, &Leader),
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<BTreeSet<u64>, LeaderError> {
         let mut gone = BTreeSet::new();
         for named in groups.iter().flat_map(NamedContent::all_in) {
             if store.has_content(named.number)? {
                 continue;
             }
-            let fetched = self.fetch_one(&named, store, leader);
+            let fetched = self.fetch_one(&named, (store, leader), is_interrupted);
             match fetched {
                 Ok(()) => {}
                 Err(error) if error.is_not_found() => {
@@ -50,8 +54,8 @@ impl Contents {
     fn fetch_one(
         &mut self,
         named: &NamedContent,
-        store: &Store,
-        leader: &Leader,
+        (store, leader): (&Store, &Leader),
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(), LeaderError> {
         let channel = match self.channel.take() {
             Some(channel) => channel,
@@ -62,7 +66,7 @@ impl Contents {
         let number = named.number;
         let mut call = begin::<ReadContent>(channel, &ReadContentRequest { number })?;
         let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
-        read_until(&mut call, silence, &mut |part| {
+        read_until(&mut call, (silence, is_interrupted), &mut |part| {
             received.add(part.data)?;
             Ok(None::<()>)
         })?;

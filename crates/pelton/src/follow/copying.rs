@@ -35,6 +35,15 @@ pub const COPY_FOLDER: &str = "replica-copy";
 /// The folder in the data folder that becomes the new one: what the copy has, checked and loaded.
 pub const NEW_FOLDER: &str = "replica-new";
 
+/// The epoch of a history that a replica has confirmed, or has in its log.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfirmedEpoch {
+    /// The history.
+    pub history_id: u64,
+    /// The epoch.
+    pub epoch: u64,
+}
+
 /// A file of a copy that is being written.
 struct OpenFile {
     file: Arc<dyn DiskFile>,
@@ -46,11 +55,12 @@ struct OpenFile {
 
 /// Takes a copy of the leader into its folder in the data folder, which has nothing of it where
 /// this fails. When this returns, all of it is on the device. A replica that serves already says
-/// how it follows: no copy is taken of who follows it.
+/// how it follows: no copy is taken of who follows it, nor of a leader of an older epoch than it
+/// has confirmed.
 pub fn take_copy(
     leader: &Leader,
     folder: &Path,
-    following: Option<&Following>,
+    following: Option<(&Following, ConfirmedEpoch)>,
 ) -> Result<TakenCopy, LeaderError> {
     let place = folder.join(COPY_FOLDER);
     remove_folder(&place)?;
@@ -78,6 +88,7 @@ struct Taking<'a> {
     /// The data folder.
     folder: &'a Path,
     following: Option<&'a Following>,
+    confirmed: Option<ConfirmedEpoch>,
     /// For so many bytes of the copy there was room.
     checked_bytes: u64,
     open: Option<OpenFile>,
@@ -89,12 +100,14 @@ struct Taking<'a> {
 impl<'a> Taking<'a> {
     fn new(
         disk: Arc<dyn Disk>,
-        (folder, following): (&'a Path, Option<&'a Following>),
+        (folder, following): (&'a Path, Option<(&'a Following, ConfirmedEpoch)>),
     ) -> Taking<'a> {
+        let (following, confirmed) = following.unzip();
         Taking {
             disk,
             folder,
             following,
+            confirmed,
             checked_bytes: 0,
             open: None,
             taken: None,
@@ -107,7 +120,9 @@ impl<'a> Taking<'a> {
         let mut channel = leader.connect()?;
         let mut call = begin::<Copy>(&mut channel, &CopyRequest {})?;
         let silence = Duration::from_millis(COPY_SILENCE_MS);
-        let complete = read_until(&mut call, silence, &mut |response| {
+        let following = self.following;
+        let is_interrupted = || following.is_some_and(|following| following.orders().is_waiting());
+        let complete = read_until(&mut call, (silence, &is_interrupted), &mut |response| {
             Ok(self.take(response)?.then_some(()))
         })?;
         complete.and(self.taken).ok_or_else(nothing)
@@ -122,10 +137,8 @@ impl<'a> Taking<'a> {
         {
             return Err(LeaderError::Circle);
         }
-        if (self.following).is_some_and(|following| following.orders().is_waiting()) {
-            return Err(LeaderError::Interrupted);
-        }
         if !response.history_id.is_empty() {
+            self.check_epoch(response)?;
             let secret = <[u8; FolderSecret::BYTES]>::try_from(response.secret);
             self.taken = Some(TakenCopy {
                 history_id: api::history_id(response.history_id),
@@ -149,6 +162,19 @@ impl<'a> Taking<'a> {
             self.disk.sync_folder()?;
         }
         Ok(response.complete)
+    }
+
+    fn check_epoch(&self, response: &CopyResponse<'_>) -> Result<(), LeaderError> {
+        let history_id = api::history_id(response.history_id);
+        let confirmed = self.confirmed.filter(|one| one.history_id == history_id);
+        match confirmed {
+            Some(confirmed) if response.epoch < confirmed.epoch => Err(LeaderError::OlderEpoch {
+                epoch: response.epoch,
+                confirmed: confirmed.epoch,
+                address: String::new(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that so many bytes more, some times, have room on the disk, if they are more than was
@@ -340,12 +366,16 @@ mod tests {
     }
 
     #[test]
-    fn no_copy_is_taken_of_a_server_that_follows_this_one() {
+    fn no_copy_is_taken_of_a_server_that_follows_this_one_or_leads_in_an_older_epoch() {
         let name = format!("pelton-copying-circle-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let disk = Arc::new(RealDisk::open_or_create(&folder).expect("a writable folder"));
         let following = Following::new("leader:1978", [1; 16], 0);
-        let mut taking = Taking::new(disk, (&folder, Some(&following)));
+        let confirmed = ConfirmedEpoch {
+            history_id: 7,
+            epoch: 3,
+        };
+        let mut taking = Taking::new(disk, (&folder, Some((&following, confirmed))));
         let (other, own) = ([2; 16], [1; 16]);
         for (ids, is_circle) in [(&[&other[..]][..], false), (&[&other[..], &own[..]], true)] {
             let mut bytes = Vec::new();
@@ -357,6 +387,18 @@ mod tests {
             let response = CopyResponse::decode(&bytes).expect("it was encoded");
             let taken = taking.take(&response);
             assert_eq!(matches!(taken, Err(LeaderError::Circle)), is_circle);
+        }
+        for (history, epoch, is_older) in [(7, 2, true), (7, 3, false), (8, 1, false)] {
+            let response = CopyResponse {
+                history_id: &api::history_id_bytes(history),
+                epoch,
+                ..CopyResponse::default()
+            };
+            let taken = taking.take(&response);
+            assert_eq!(
+                matches!(taken, Err(LeaderError::OlderEpoch { .. })),
+                is_older
+            );
         }
         fs::remove_dir_all(&folder).expect("it is there");
     }

@@ -14,13 +14,15 @@ use client::{
 };
 use protobuf::DecodeError;
 use service::following::Following;
+use wal::disk::RealDisk;
 
+use super::promise::EpochPromise;
 use super::replica_id::replica_id;
 use crate::arguments::TlsArguments;
 use crate::command::client_tls;
 use crate::credentials::{FOLLOW_TOKEN_VARIABLE, given_token};
 use crate::exit::Failure;
-use crate::limits::{FOLLOW_CONNECT_MS, FOLLOW_MESSAGE_BYTES_MAX};
+use crate::limits::{FOLLOW_CONNECT_MS, FOLLOW_LOOK_MS, FOLLOW_MESSAGE_BYTES_MAX};
 use crate::settings::Settings;
 
 /// The server that is followed.
@@ -182,6 +184,13 @@ impl Leader {
         let id = id.map_err(|error| {
             Failure::Failed(format!("the id of this replica cannot be had: {error}"))
         })?;
+        // The thread that follows needs it, and could only say that it cannot be had.
+        let promise = RealDisk::open(folder).and_then(|disk| EpochPromise::read(&disk));
+        promise.map_err(|error| {
+            Failure::Failed(format!(
+                "what this replica has confirmed cannot be read: {error}"
+            ))
+        })?;
         Ok(Arc::new(Following::new(&self.address(), id, 0)))
     }
 
@@ -225,15 +234,20 @@ pub fn begin_open<'c, M: Rpc>(
 /// Hands over the responses of a call until `take` returns something; `None`: it has ended before.
 ///
 /// # Errors
-/// If it ends with another status than OK, if nothing is heard for `silence`, and those of `take`.
+/// If it ends with another status than OK, if nothing is heard for `silence`, if something else
+/// comes first, and those of `take`.
 pub fn read_until<M: Rpc, T>(
     call: &mut Exchange<'_, M>,
-    silence: Duration,
+    (silence, is_interrupted): (Duration, &dyn Fn() -> bool),
     take: &mut impl FnMut(&M::Response<'_>) -> Result<Option<T>, LeaderError>,
 ) -> Result<Option<T>, LeaderError> {
     let mut heard = Instant::now();
+    let look = silence.min(Duration::from_millis(FOLLOW_LOOK_MS));
     loop {
-        match call.poll_with(silence, |response| take(&response?))? {
+        if is_interrupted() {
+            return Err(LeaderError::Interrupted);
+        }
+        match call.poll_with(look, |response| take(&response?))? {
             StreamStep::Message(taken) => match taken? {
                 None => heard = Instant::now(),
                 taken => return Ok(taken),

@@ -1,25 +1,14 @@
-//! A replica that was promoted: what its server notes when it starts, and how the old leader hears
-//! of it.
+//! What a server that takes writes notes in its log when it starts.
 
-use std::io;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
-use api::replication::{FollowRequest, RECORD_FORMAT};
-use api::rpc::replication::Follow;
 use server::Server;
 use store::{ReplicaSet, ReplicaSetChange};
 use wal::disk::RealDisk;
 
-use super::backoff::Backoff;
-use super::leader::{Leader, begin, read_until};
 use super::mark::{Promotion, ReplicaMark};
-use super::promise::EpochPromise;
 use super::replica_id::replica_id;
 use crate::exit::Failure;
-use crate::limits::FOLLOW_SILENCE_MS;
-use crate::randomness::random;
 
 /// Notes in the log what a server begins with that takes writes: the epoch of a promotion, and how
 /// many replicas must hold a commit. Returns how many had to before.
@@ -88,57 +77,12 @@ fn changes(
     if is_anew || required == 0 {
         changes.extend(set.members().copied().map(ReplicaSetChange::Remove));
     }
-    if required != set.required() {
+    // A lower number is noted later, when so many as before hold what is there: until then a
+    // further start must wait for them too.
+    if required > set.required() || (required < set.required() && (is_anew || required == 0)) {
         changes.push(ReplicaSetChange::Require(required));
     }
     Ok(changes)
-}
-
-/// Starts a thread that has the old leader hear of the new epoch, whenever that runs: it takes no
-/// more writes then.
-pub fn tell_old_leader(old_leader: Leader, folder: &Path, promotion: &Promotion) -> io::Result<()> {
-    let promise = EpochPromise::read(&RealDisk::open(folder)?)?;
-    let address = promise.map_or_else(String::new, |promise| promise.address);
-    let promotion = *promotion;
-    let thread = thread::Builder::new().name("pelton-epoch".into());
-    let run = move || {
-        let mut backoff = Backoff::of_blocked();
-        let mut is_told = false;
-        loop {
-            let heard = tell(&old_leader, &promotion, &address);
-            if heard && !is_told {
-                tracing::info!(
-                    "the old leader {} has heard of epoch {}, and takes no more writes",
-                    old_leader.address(),
-                    promotion.epoch
-                );
-            }
-            is_told |= heard;
-            thread::sleep(backoff.next(random()));
-        }
-    };
-    thread.spawn(run).map(drop)
-}
-
-/// Returns whether the old leader has heard of the epoch now. It ends the call with a status.
-fn tell(old_leader: &Leader, promotion: &Promotion, address: &str) -> bool {
-    let Ok(mut channel) = old_leader.connect() else {
-        return false;
-    };
-    let request = FollowRequest {
-        history_id: &api::history_id_bytes(promotion.old_history),
-        sequence: 0,
-        format: RECORD_FORMAT,
-        epoch: promotion.epoch,
-        log_epoch: promotion.epoch,
-        leader: address,
-    };
-    let Ok(mut call) = begin::<Follow>(&mut channel, &request) else {
-        return false;
-    };
-    let silence = Duration::from_millis(FOLLOW_SILENCE_MS);
-    let told = read_until(&mut call, silence, &mut |_| Ok(None::<()>));
-    told.is_err_and(|error| error.is_of_other_history())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::backoff::Backoff;
 use super::copying::{load_copy, take_copy};
 use super::leader::{Leader, LeaderError};
 use super::mark::{OldContent, Promotion, ReplicaMark};
+use super::old_leader::{RejoinError, rejoin};
 use super::placing;
 use crate::exit::Failure;
 use crate::randomness::random;
@@ -59,7 +60,10 @@ pub fn prepare(settings: &Settings, leader: Option<&Leader>) -> Result<Prepared,
     match ReplicaMark::read(&disk).map_err(failed)? {
         Some(ReplicaMark::Promoted(promotion)) => return Ok(Prepared::Promoted(promotion)),
         Some(_) => {}
-        None if folder.join(FORMAT_FILE).exists() => return Err(is_server(folder)),
+        None if folder.join(FORMAT_FILE).exists() => {
+            let joined = rejoin(folder, &disk, leader);
+            joined.map_err(|error| is_server(folder, &error))?;
+        }
         None if !placing::is_empty(folder).map_err(failed)? => return Err(is_foreign(folder)),
         None => ReplicaMark::Copying.write(&disk).map_err(failed)?,
     }
@@ -187,12 +191,12 @@ fn is_replica(folder: &Path) -> Failure {
     ))
 }
 
-fn is_server(folder: &Path) -> Failure {
+fn is_server(folder: &Path, error: &RejoinError) -> Failure {
     Failure::Failed(format!(
         "the data folder {} is that of a server of its own, and a replica has nothing but what its \
-         leader has: name an empty folder with --data. So does a leader in whose place a replica \
-         was promoted: move its folder away, and keep it until it is certain that nothing in it is \
-         missing elsewhere",
+         leader has. It becomes that of a replica by itself where a replica was promoted in its \
+         place, but {error}. Else name an empty folder with --data, or move this one away, and \
+         keep it until it is certain that nothing in it is missing elsewhere",
         folder.display()
     ))
 }

@@ -19,6 +19,7 @@ use wal::disk::RealDisk;
 use super::mark::{Promotion, ReplicaMark};
 use super::promise::{EpochPromise, NOBODY};
 use super::renewal::Renewal;
+use crate::limits::EPOCH_STEP_MAX;
 
 /// What a replica has confirmed, for the thread that follows.
 pub struct EpochKeeper {
@@ -28,6 +29,8 @@ pub struct EpochKeeper {
     renewal: Renewal,
     stop: StopHandle,
     promise: Option<EpochPromise>,
+    /// The highest epoch in which a leader of this history was heard.
+    heard_epoch: u64,
     is_promoted: bool,
 }
 
@@ -55,6 +58,7 @@ impl EpochKeeper {
             folder,
             renewal,
             stop,
+            heard_epoch: 0,
             is_promoted: false,
         })
     }
@@ -62,15 +66,25 @@ impl EpochKeeper {
     /// The highest epoch that was confirmed, or is in the log here: a leader of an older one is not
     /// followed.
     pub fn epoch(&self) -> u64 {
-        let promised = self.promise.as_ref().map_or(0, |promise| promise.epoch);
+        let promised = self.promise().map_or(0, |promise| promise.epoch);
         promised.max(self.replica.store().epoch())
+    }
+
+    /// What was confirmed in the history that is followed: in another one it says nothing.
+    fn promise(&self) -> Option<&EpochPromise> {
+        let history_id = self.replica.store().history_id();
+        (self.promise.as_ref()).filter(|promise| promise.is_of(history_id))
+    }
+
+    /// Takes notice of the epoch of a leader of this history.
+    pub fn note_heard(&mut self, epoch: u64) {
+        self.heard_epoch = self.heard_epoch.max(epoch);
     }
 
     /// Where the leader of that epoch is, if that is known.
     pub fn address(&self) -> &str {
         let epoch = self.epoch();
-        let promise = self.promise.as_ref();
-        let promise = promise.filter(|promise| promise.epoch == epoch);
+        let promise = self.promise().filter(|promise| promise.epoch == epoch);
         promise.map_or("", |promise| &promise.address)
     }
 
@@ -108,10 +122,10 @@ impl EpochKeeper {
         }
         let is_free = proposal.epoch > self.epoch();
         if is_free {
-            self.promise(proposal.epoch, proposal.candidate, &proposal.address)?;
+            self.check_step(proposal.epoch)?;
+            self.note(proposal.epoch, proposal.candidate, &proposal.address)?;
         }
-        let promise = self.promise.as_ref();
-        let candidate = promise.filter(|promise| promise.epoch == self.epoch());
+        let candidate = (self.promise()).filter(|promise| promise.epoch == self.epoch());
         Ok(OrderReport::Confirmed(EpochConfirmation {
             replica: *self.following.id(),
             epoch: self.epoch(),
@@ -121,8 +135,20 @@ impl EpochKeeper {
         }))
     }
 
-    fn promise(&mut self, epoch: u64, candidate: [u8; 16], address: &str) -> Result<(), Status> {
+    /// Refuses an epoch behind which there would soon be none.
+    fn check_step(&self, epoch: u64) -> Result<(), Status> {
+        let own = self.epoch();
+        match epoch.saturating_sub(own) > EPOCH_STEP_MAX {
+            false => Ok(()),
+            true => Err(refused(&format!(
+                "epoch {epoch} is too far above {own}, in which this replica is"
+            ))),
+        }
+    }
+
+    fn note(&mut self, epoch: u64, candidate: [u8; 16], address: &str) -> Result<(), Status> {
         let promise = EpochPromise {
+            history_id: Some(self.replica.store().history_id()),
             epoch,
             candidate,
             address: address.to_owned(),
@@ -139,14 +165,14 @@ impl EpochKeeper {
     /// The epoch that this replica would lead: that for which it is a candidate already, or a new
     /// one.
     fn next_epoch(&self, least_epoch: u64) -> u64 {
-        let promise = self.promise.as_ref();
-        let own = promise.filter(|promise| {
-            promise.candidate == *self.following.id() && promise.epoch == self.epoch()
+        let highest = self.epoch().max(self.heard_epoch);
+        let own = self.promise().filter(|promise| {
+            promise.candidate == *self.following.id() && promise.epoch == highest
         });
         let is_begun = |promise: &&EpochPromise| promise.epoch > self.replica.store().epoch();
         let next = match own.filter(is_begun) {
             Some(own) => own.epoch,
-            None => self.epoch().saturating_add(1),
+            None => highest.saturating_add(1),
         };
         next.max(least_epoch)
     }
@@ -162,7 +188,8 @@ impl EpochKeeper {
         let is_passed_over = candidacy.problem.is_none() || order.force;
         if is_passed_over {
             // Before what it is for: whoever has confirmed is not asked again.
-            self.promise(candidacy.epoch, *self.following.id(), &order.address)?;
+            self.check_step(candidacy.epoch)?;
+            self.note(candidacy.epoch, *self.following.id(), &order.address)?;
             self.note_promotion(&candidacy)
                 .map_err(|error| not_noted(&error))?;
             self.is_promoted = true;

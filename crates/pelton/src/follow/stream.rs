@@ -21,7 +21,7 @@ use wal::disk::RealDisk;
 use super::assembler::Assembler;
 use super::backoff::Backoff;
 use super::contents::Contents;
-use super::copying::take_copy;
+use super::copying::{ConfirmedEpoch, take_copy};
 use super::leader::{Leader, LeaderError, begin, begin_open};
 use super::mark::{OldContent, ReplicaMark};
 use super::placing;
@@ -262,7 +262,12 @@ impl Follower {
         }
         placing::check_movable(&self.folder)?;
         tracing::warn!("this replica takes a new copy of its leader: {why}; reads go on meanwhile");
-        let copy = take_copy(&self.leader, &self.folder, Some(&self.following))?;
+        let confirmed = ConfirmedEpoch {
+            history_id: self.replica.store().history_id(),
+            epoch: self.epochs.epoch(),
+        };
+        let following = Some((&*self.following, confirmed));
+        let copy = take_copy(&self.leader, &self.folder, following)?;
         ReplicaMark::Copied(copy, old).write(&RealDisk::open(&self.folder)?)?;
         if self.replica.is_stopping() {
             // Somebody has stopped it meanwhile: the next start goes on with the copy.
@@ -400,13 +405,15 @@ impl Follower {
                 return Err(LeaderError::Circle.into());
             }
         }
-        if response.epoch < self.epochs.epoch() {
-            return Err(self.older_epoch(response.epoch).into());
-        }
+        // First the history: what was confirmed in one says nothing of epochs of another.
         let history_id = api::history_id(response.history_id);
         if history_id != self.replica.store().history_id() {
             let why = "the leader has another history".to_owned();
             return Err(StreamEnd::Renew(why, OldContent::SetAside));
+        }
+        self.epochs.note_heard(response.epoch);
+        if response.epoch < self.epochs.epoch() {
+            return Err(self.older_epoch(response.epoch).into());
         }
         self.backoff.reset();
         // The leader is well. Whether there is place for what it has, the next group shows.
@@ -445,7 +452,8 @@ impl Follower {
         self.group_bytes = 0;
         let groups = std::mem::take(&mut self.groups);
         let at = (self.replica.store(), &self.leader);
-        let gone = self.contents.fetch(&groups, at)?;
+        let orders = self.following.orders();
+        let gone = (self.contents).fetch(&groups, at, &|| orders.is_waiting())?;
         match self.replica.follow(FollowedGroups { groups, gone }) {
             Ok(sequence) => {
                 if std::mem::take(&mut self.is_blocked) {

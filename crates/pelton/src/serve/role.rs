@@ -84,7 +84,11 @@ impl ServerRole {
                 lead(server, folder, (Some(&promotion), settings))?;
                 log_promotion(&promotion, old_leader.as_ref());
                 if let Some(old_leader) = old_leader {
-                    let told = follow::tell_old_leader(old_leader, folder, &promotion);
+                    let told = follow::tell_old_leader(
+                        old_leader,
+                        (server, folder),
+                        (&promotion, &renewal),
+                    );
                     told.map_err(|error| no_thread("that tells the old leader", &error))?;
                 }
             }
@@ -109,6 +113,13 @@ fn lead(
         .shared()
         .store
         .require_replicas(wanted, required_before);
+    if replicas == 0 && required_before > 0 {
+        tracing::warn!(
+            "writes are answered before a replica has them (no --replicas-acked), though \
+             {required_before} had to have them before: replicas that counted are forgotten, and \
+             none of them can be promoted without --force"
+        );
+    }
     if replicas > 0 {
         tracing::info!(
             "writes are answered and shown when {replicas} replicas have them (--replicas-acked), \
@@ -125,8 +136,8 @@ fn log_promotion(promotion: &Promotion, old_leader: Option<&Leader>) {
     );
     if let Some(old_leader) = old_leader {
         tracing::warn!(
-            "--follow {} is passed over, as this server was promoted: leave it out from now on; to \
-             follow another server, start with an empty data folder",
+            "--follow {} is passed over, as this server was promoted, unless a later leader is \
+             there: leave it out from now on",
             old_leader.address()
         );
     }

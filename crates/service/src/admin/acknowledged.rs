@@ -13,10 +13,15 @@ pub(super) fn followers(state: &AcknowledgedState) -> Vec<FollowerStatistics<'_>
     statistics.collect()
 }
 
+/// Returns the replicas that count and are not connected.
+pub(super) fn absent(state: &AcknowledgedState) -> Vec<&[u8]> {
+    state.absent.iter().map(|id| &id[..]).collect()
+}
+
 /// Returns what they hold, with these; `None`: nobody asks for it, and nobody says so.
 pub(super) fn message<'a>(
     state: &AcknowledgedState,
-    followers: &'a [FollowerStatistics<'a>],
+    (followers, absent): (&'a [FollowerStatistics<'a>], &'a [&'a [u8]]),
 ) -> Option<AcknowledgedStatistics<'a>> {
     let is_of_interest = state.required > 0 || !followers.is_empty();
     is_of_interest.then(|| AcknowledgedStatistics {
@@ -24,5 +29,6 @@ pub(super) fn message<'a>(
         sequence: state.sequence,
         late: state.is_late,
         followers: followers.into(),
+        absent: absent.into(),
     })
 }

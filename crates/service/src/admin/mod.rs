@@ -8,10 +8,12 @@
 
 mod acknowledged;
 mod figures;
+mod forget;
 mod identity_call;
 mod identity_change;
 mod last_admin;
 mod promotion;
+mod replica_call;
 mod role_request;
 #[cfg(test)]
 mod role_tests;
@@ -52,8 +54,8 @@ use api::admin::{
 };
 use figures::{blob_quota_bytes, log_message};
 use identity_call::IdentityCall;
-use promotion::PromotionCall;
 use protobuf::writer;
+use replica_call::ReplicaCall;
 
 /// A call of `pelton.v1.Admin` that waits for its request, or for the commit that it asked for.
 pub struct AdminCall {
@@ -66,8 +68,8 @@ pub struct AdminCall {
     name: Box<str>,
     /// Of a call about tokens or roles, once its request is there.
     identity_call: Option<Box<IdentityCall>>,
-    /// Of a call about epochs, once its request is there.
-    promotion: Option<Box<PromotionCall>>,
+    /// Of a call about replicas, once its request is there.
+    replica_call: Option<Box<ReplicaCall>>,
 }
 
 impl AdminCall {
@@ -84,7 +86,7 @@ impl AdminCall {
             lists: false,
             name: Box::default(),
             identity_call: None,
-            promotion: None,
+            replica_call: None,
         }
     }
 
@@ -125,9 +127,9 @@ where
             | Method::AdminSetRole
             | Method::AdminListRoles
             | Method::AdminDropRole => self.begin_identity_call(bytes, shared, actions),
-            Method::AdminConfirmEpoch | Method::AdminPromote => {
-                PromotionCall::begin(self.method, bytes, shared, actions)
-                    .map(|call| self.promotion = Some(Box::new(call)))
+            Method::AdminConfirmEpoch | Method::AdminPromote | Method::AdminForgetReplicas => {
+                ReplicaCall::begin(self.method, bytes, shared, actions)
+                    .map(|call| self.replica_call = Some(Box::new(call)))
             }
             method => Err(Status::unimplemented(method.path())),
         };
@@ -160,8 +162,8 @@ where
     }
 
     fn woken(&mut self, shared: &Shared, actions: &mut A) {
-        if let Some(promotion) = &self.promotion {
-            return promotion.look(actions);
+        if let Some(call) = &self.replica_call {
+            return call.look(actions);
         }
         if !self.lists || !actions.can_send() {
             return;
@@ -530,6 +532,7 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
     let following = following.map(|following| (following.leader(), following.state()));
     let acknowledged = shared.store.acknowledged();
     let followers = acknowledged::followers(&acknowledged);
+    let absent = acknowledged::absent(&acknowledged);
     let response = StatisticsResponse {
         server: &format!("{} {}", shared.server.name, shared.server.version),
         uptime_ms: shared.figures.uptime_ms(actions.now_ns()),
@@ -557,7 +560,7 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
             blocked: state.is_blocked,
         }),
         followers: shared.store.followers() as u64,
-        acknowledged: acknowledged::message(&acknowledged, &followers),
+        acknowledged: acknowledged::message(&acknowledged, (&followers, &absent)),
         epoch: match shared.store.has_log() {
             true => shared.store.epoch(),
             false => 0,

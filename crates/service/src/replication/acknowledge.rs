@@ -3,7 +3,7 @@
 use api::replication::{AcknowledgeRequest, AcknowledgeResponse};
 use store::{FIRST_EPOCH, FollowerSession, LogPlace, ReplicaId};
 
-use super::{is_superseded, malformed, superseded};
+use super::{is_behind, is_superseded, malformed, superseded};
 use crate::actions::{CallClock, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::limits::{FOLLOW_HEARTBEAT_MS, FOLLOWERS_MAX};
@@ -140,6 +140,7 @@ fn check(request: &AcknowledgeRequest<'_>, shared: &Shared) -> Result<(), Status
     let present = shared.store.followable_sequence();
     match request.sequence <= present {
         true => Ok(()),
+        false if shared.following.is_some() => Err(is_behind(request.sequence, present)),
         false => Err(Status::new(
             Code::FailedPrecondition,
             format!(

@@ -145,6 +145,7 @@ impl CopyCall {
             response.history_id = &history_id;
             response.sequence = copy.sequence();
             response.secret = secret.bytes();
+            response.epoch = shared.store.epoch();
         }
         actions.message(|out| response.encode(out));
         self.file = Some(SentFile::new(copy.read(file)));

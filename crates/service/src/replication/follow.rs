@@ -10,7 +10,7 @@ use store::{
     ReplicaReading, WatchError,
 };
 
-use super::{is_superseded, keeps_nothing, malformed, replica_ids, superseded};
+use super::{is_behind, is_superseded, keeps_nothing, malformed, replica_ids, superseded};
 use crate::actions::{CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::Shared;
 use crate::limits::{
@@ -86,11 +86,14 @@ impl FollowCall {
         let follower = store.follow_log().ok_or_else(keeps_nothing)?;
         let reading = follower.read_behind(request.sequence);
         let reading = reading.map_err(|why| {
-            respond((follower.durable_sequence(), None), shared, actions);
             let code = match why {
                 FollowRefusal::Lost { .. } => Code::OutOfRange,
+                FollowRefusal::Ahead { present, .. } if shared.following.is_some() => {
+                    return is_behind(request.sequence, present);
+                }
                 FollowRefusal::Ahead { .. } => Code::FailedPrecondition,
             };
+            respond((follower.durable_sequence(), None), shared, actions);
             Status::new(code, why.to_string())
         })?;
         actions.watch(follower.news());

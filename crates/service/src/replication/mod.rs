@@ -179,6 +179,20 @@ fn superseded(epoch: u64, shared: &Shared) -> Status {
     )
 }
 
+/// The status where a replica has less than who follows it: that comes from their leader. What the
+/// caller has may have been acknowledged, and a copy of what is here would not have it.
+#[cold]
+fn is_behind(sequence: u64, present: u64) -> Status {
+    Status::new(
+        Code::Unavailable,
+        format!(
+            "this server is a replica itself, and has everything up to sequence {present}, while \
+             its caller has sequence {sequence}: it goes on when that has come here; to go on at \
+             once, follow the leader"
+        ),
+    )
+}
+
 #[cold]
 fn malformed(method: Method, error: &DecodeError) -> Status {
     Status::invalid_argument(format!("{}: {error}", method.path()))

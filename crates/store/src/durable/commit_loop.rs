@@ -16,7 +16,6 @@ use crate::clock::Clock;
 use crate::garbage::Garbage;
 use crate::limits;
 use crate::outcome::Outcomes;
-use crate::replica_set::ReplicaSetChange;
 use crate::snapshot::{self, SnapshotError};
 use crate::tree::TreeError;
 
@@ -39,9 +38,16 @@ pub struct CommitLoop {
     slice_rows: u32,
     /// When it is looked next whether kept segments have become too old.
     look_ns: u64,
-    /// Through which replicas become some that count, once one has.
-    newcomers: Option<Mailbox>,
+    /// Through which it is changed which replicas count, once it was.
+    set_changes: Option<SetChanges>,
     _ending: Ending,
+}
+
+/// Changes of the set of replicas on their way through the committer.
+struct SetChanges {
+    mailbox: Mailbox,
+    /// One of which no outcome is known.
+    is_under_way: bool,
 }
 
 /// What a round does when the log needs its next segment: it brings it, or says that there is none.
@@ -73,7 +79,7 @@ impl CommitLoop {
             snapshot: None,
             slice_rows: snapshot::limits::SLICE_ROWS,
             look_ns: u64::MAX,
-            newcomers: None,
+            set_changes: None,
         }
     }
 
@@ -113,7 +119,7 @@ impl CommitLoop {
     }
 
     pub(super) fn round_with(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {
-        self.submit_newcomer();
+        self.submit_set_change();
         if self.hub.signal().take_work() {
             self.collect();
         }
@@ -135,28 +141,34 @@ impl CommitLoop {
         worked
     }
 
-    /// Has a follower that is new become one that counts: by a commit, which those that count
-    /// already must hold. One that waits comes first.
-    fn submit_newcomer(&mut self) {
+    /// Has the set of replicas changed, one change at a time: by a commit, which those that count
+    /// already must hold. A group that waits comes first.
+    fn submit_set_change(&mut self) {
         let store = self.committer.store().clone();
-        if !store.acknowledgements().has_newcomer() || self.committer.is_awaiting() {
-            return;
-        }
-        let Some(newcomer) = store.acknowledgements().take_newcomer() else {
-            return;
-        };
-        let mut batch = store.write_batch();
-        let change = ReplicaSetChange::Add(newcomer);
-        if store.change_replica_set(&mut batch, &[change]).is_err() {
+        if !store.acknowledgements().has_change() || self.committer.is_awaiting() {
             return;
         }
         let hub = &self.hub;
-        let mailbox = self
-            .newcomers
-            .get_or_insert_with(|| hub.register(Box::new(|| {})));
-        // What has become of earlier ones shows in who counts.
-        while mailbox.take(&mut Outcomes::new()) {}
-        mailbox.submit(&mut batch);
+        let changes = self.set_changes.get_or_insert_with(|| SetChanges {
+            mailbox: hub.register(Box::new(|| {})),
+            is_under_way: false,
+        });
+        // What has become of it shows in the set.
+        while changes.mailbox.take(&mut Outcomes::new()) {
+            changes.is_under_way = false;
+        }
+        if changes.is_under_way {
+            return;
+        }
+        let Some(change) = store.acknowledgements().take_change() else {
+            return;
+        };
+        let mut batch = store.write_batch();
+        if store.change_replica_set(&mut batch, &[change]).is_err() {
+            return;
+        }
+        changes.is_under_way = true;
+        changes.mailbox.submit(&mut batch);
     }
 
     fn group(&mut self, clock: &mut dyn Clock, bring: BringSegment<'_>) -> bool {

@@ -58,6 +58,28 @@ impl Leader {
         }
     }
 
+    /// The same, and notes in the log how many are required, as a server does.
+    fn open_noting(disk: &SimulatedDisk, replicas: usize) -> Leader {
+        let mut leader = Leader::open(disk, 0);
+        let before = leader.store.replica_set().required();
+        if replicas > before {
+            let mut batch = leader.store.write_batch();
+            let change = ReplicaSetChange::Require(replicas);
+            let noted = leader.store.change_replica_set(&mut batch, &[change]);
+            assert_eq!(noted, Ok(()));
+            leader.mailbox.submit(&mut batch);
+            leader.run();
+            assert_eq!(leader.told(), [Decision::Applied]);
+        }
+        let required = ReplicasAcked {
+            replicas,
+            timeout_ms: TIMEOUT_MS,
+        };
+        leader.store.require_replicas(required, before);
+        leader.run();
+        leader
+    }
+
     fn run(&mut self) {
         while self.rounds.round(&mut self.clock) {}
     }
@@ -533,4 +555,93 @@ fn what_was_answered_or_seen_is_on_the_replica_whoever_ends_and_when() {
         unknown += pair.unknown;
     }
     assert!(answered > 500 && unknown > 10, "{answered} {unknown}");
+}
+
+/// Who has heard of the higher number alone must not be promoted beside those that hold a commit.
+#[test]
+fn a_lower_requirement_holds_when_as_many_as_before_know_of_it_whatever_ends_meanwhile() {
+    let disk = testkit::simulated_disk(91);
+    let mut leader = Leader::open_noting(&disk, 2);
+    let sessions = (leader.follower(ONE), leader.follower(TWO));
+    assert!(!leader.store.awaits_replicas());
+    drop((leader, sessions));
+    for _ in 0..3 {
+        disk.lose_power();
+        let mut leader = Leader::open_noting(&disk, 1);
+        let one = leader.follower(ONE);
+        leader.acknowledge(&one);
+        assert!(leader.store.awaits_replicas(), "one of two is not enough");
+        assert_eq!(leader.store.replica_set().required(), 2);
+    }
+    disk.lose_power();
+    let mut leader = Leader::open_noting(&disk, 1);
+    let (one, two) = (leader.follower(ONE), leader.follower(TWO));
+    assert!(!leader.store.awaits_replicas());
+    assert_eq!(leader.store.acknowledged().required, 2, "it is on its way");
+    leader.acknowledge(&one);
+    assert_eq!(leader.store.acknowledged().required, 2);
+    leader.acknowledge(&two);
+    assert_eq!(leader.store.acknowledged().required, 1);
+    assert_eq!(leader.store.replica_set().required(), 1);
+    leader.submit(b"k", b"v");
+    leader.acknowledge(&one);
+    assert_eq!(leader.told(), [Decision::Applied]);
+}
+
+#[test]
+fn a_lost_replica_is_forgotten_when_enough_of_the_others_hold_that_and_counts_when_it_is_back() {
+    let disk = testkit::simulated_disk(92);
+    let mut leader = Leader::open(&disk, 1);
+    let members = |leader: &Leader| leader.store.replica_set().members().len();
+    for _ in 0..2 {
+        let (one, two) = (leader.follower(ONE), leader.follower(TWO));
+        leader.acknowledge(&one);
+        leader.acknowledge(&two);
+        assert_eq!(members(&leader), 2);
+        assert_eq!(leader.store.forget_replicas(&[ONE, TWO]), [ONE, TWO]);
+        leader.run();
+        assert_eq!(members(&leader), 2, "who is connected stays");
+        drop(two);
+        assert!(leader.store.forget_replicas(&[TWO]).is_empty());
+        leader.run();
+        assert_eq!(members(&leader), 2, "nobody holds it yet");
+        leader.acknowledge(&one);
+        assert_eq!(members(&leader), 1);
+        leader.submit(b"k", b"v");
+        leader.acknowledge(&one);
+        assert_eq!(leader.told(), [Decision::Applied]);
+    }
+}
+
+/// Two changes in one group would let majorities of the sets before and behind it have nobody in
+/// common.
+#[test]
+fn the_set_of_replicas_changes_by_one_replica_at_a_time() {
+    let disk = testkit::simulated_disk(93);
+    let mut leader = Leader::open(&disk, 1);
+    let one = leader.follower(ONE);
+    leader.acknowledge(&one);
+    leader.rounds.set_group_operations(1);
+    // They come behind writes of which each is a group.
+    let mut batch = leader.store.write_batch();
+    for number in 0..4_u8 {
+        let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(&[number], b"v")).expect("it fits");
+        commit.submit();
+    }
+    leader.mailbox.submit(&mut batch);
+    let mut before = leader.store.replica_set();
+    for number in 10..18 {
+        let newcomer = [number; REPLICA_ID_BYTES];
+        let session = leader.store.begin_follower_session(newcomer, 0);
+        leader.acknowledge(&one);
+        drop(session);
+        if number == 11 {
+            leader.rounds.set_group_operations(1_000);
+        }
+        let set = leader.store.replica_set();
+        assert!(set.members().len() <= before.members().len() + 1);
+        before = set;
+    }
+    assert!(before.members().len() > 2);
 }

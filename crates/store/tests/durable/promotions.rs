@@ -75,7 +75,8 @@ impl Leader {
             changes.push(ReplicaSetChange::Begin { epoch, end });
             changes.push(ReplicaSetChange::Remove(node.id));
         }
-        if required != self.store.replica_set().required() {
+        // A lower number is noted when so many as before hold what is there.
+        if required > self.store.replica_set().required() {
             changes.push(ReplicaSetChange::Require(required));
         }
         if changes.is_empty() {
@@ -139,6 +140,10 @@ impl ServerNode {
         }
     }
 
+    fn is_leader(&self) -> bool {
+        matches!(self.role, NodeRole::Leader(_))
+    }
+
     fn replica(&mut self) -> Option<&mut Replica> {
         match &mut self.role {
             NodeRole::Replica(replica) => Some(replica),
@@ -171,7 +176,8 @@ impl ServerNode {
 /// Some servers, each of which may end at any moment.
 struct World {
     random: Random,
-    required: usize,
+    /// Each start requires so many at most.
+    most_required: usize,
     nodes: Vec<ServerNode>,
     disks: u64,
     submitted: u64,
@@ -181,16 +187,20 @@ struct World {
     promoted: usize,
     refused: usize,
     copies: usize,
+    returned: usize,
+    forgotten: usize,
+    /// Answers of leaders in whose place another one leads already.
+    late: usize,
 }
 
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random::new(seed);
-        let required = 1 + random.below(2_usize);
-        let replicas = required + random.below(3_usize);
+        let most_required = 1 + random.below(3_usize);
+        let replicas = most_required + random.below(3_usize);
         let mut world = World {
             random,
-            required,
+            most_required,
             nodes: Vec::new(),
             disks: 100 * seed,
             submitted: 0,
@@ -199,15 +209,23 @@ impl World {
             promoted: 0,
             refused: 0,
             copies: 0,
+            returned: 0,
+            forgotten: 0,
+            late: 0,
         };
         for _ in 0..=replicas {
             world.add_replica();
         }
+        let required = world.required();
         let first = &mut world.nodes[0];
         first.role = NodeRole::None;
         first.disk = testkit::simulated_disk(99 + seed);
         first.role = NodeRole::Leader(Box::new(Leader::open(first, required)));
         world
+    }
+
+    fn required(&mut self) -> usize {
+        1 + self.random.below(self.most_required)
     }
 
     fn new_disk(&mut self) -> SimulatedDisk {
@@ -247,15 +265,23 @@ impl World {
         let Some(leader) = self.nodes[at].leader() else {
             return;
         };
-        let own = leader.store.epoch();
+        let (own, mut answered) = (leader.store.epoch(), Vec::new());
         for decision in leader.told() {
             let key = leader.waiting.pop_front().expect("one outcome for each");
             if decision == Decision::Applied {
                 assert!(has(&leader.store, &key), "an answer is visible");
-                assert_eq!(own, epoch, "nobody answers in an epoch that is over");
-                self.answered.push(key);
+                answered.push(key);
             }
         }
+        if own < epoch && !answered.is_empty() {
+            // What replicas have said before they confirmed may come late: the new leader has it.
+            let is_last = |node: &&ServerNode| node.is_leader() && node.store().epoch() == epoch;
+            let last = self.nodes.iter().find(is_last).expect("one leads");
+            let has_all = answered.iter().all(|key| has(last.store(), key));
+            assert!(has_all, "nobody answers more in an epoch that is over");
+            self.late += answered.len();
+        }
+        self.answered.append(&mut answered);
     }
 
     /// Has a replica take something of a leader.
@@ -321,7 +347,7 @@ impl World {
     fn end(&mut self, at: usize) {
         self.hear(at);
         let is_power = self.random.once_in(2);
-        let required = self.required;
+        let required = self.required();
         let node = &mut self.nodes[at];
         let end = |disk: &SimulatedDisk| match is_power {
             true => disk.lose_power(),
@@ -390,25 +416,39 @@ impl World {
     }
 
     fn begin_to_lead(&mut self, at: usize) {
-        let required = self.required;
+        let required = self.required();
         let node = &mut self.nodes[at];
         node.said = None;
         node.role = NodeRole::None;
         node.disk.kill();
         if self.random.once_in(3) {
+            let required = 1 + self.random.below(self.most_required);
             drop(Leader::open(node, required));
             node.disk.lose_power();
         }
         node.role = NodeRole::Leader(Box::new(Leader::open(node, required)));
     }
 
-    /// An old leader comes back with an empty folder.
+    /// An old leader comes back with its folder, or with an empty one.
     fn come_back(&mut self, at: usize) {
         let epoch = self.epoch;
         let node = &mut self.nodes[at];
         let is_old = |leader: &mut Leader| leader.store.epoch() < epoch;
         if node.leader().is_some_and(is_old) {
             self.hear(at);
+            if self.random.once_in(2) {
+                self.returned += 1;
+                let node = &mut self.nodes[at];
+                node.role = NodeRole::None;
+                node.disk.kill();
+                node.mark = None;
+                node.role = NodeRole::Replica(Box::new(Replica::open(&node.disk)));
+                for node in &mut self.nodes {
+                    // What was on its way to the leader comes to nobody.
+                    node.said = node.said.filter(|(to, _)| *to != at);
+                }
+                return;
+            }
             self.nodes.remove(at);
             for node in &mut self.nodes {
                 node.said = None;
@@ -418,6 +458,19 @@ impl World {
             }
             self.add_replica();
         }
+    }
+
+    /// An operator takes a replica for lost.
+    fn forget(&mut self, at: usize, from: usize) {
+        let id = self.nodes[at].id;
+        if let Some(leader) = self.nodes[from].leader()
+            && leader.store.replica_set().members().any(|one| *one == id)
+            && leader.store.forget_replicas(&[id]).is_empty()
+        {
+            leader.run();
+            self.forgotten += 1;
+        }
+        self.hear(from);
     }
 
     fn step(&mut self) {
@@ -434,7 +487,8 @@ impl World {
                 }
                 self.hear(one);
             }
-            5..12 => self.deliver(one),
+            5 => self.forget(one, other),
+            6..12 => self.deliver(one),
             12..35 => self.follow(one, other),
             _ => self.submit(),
         }
@@ -479,7 +533,10 @@ impl World {
 #[test]
 fn no_answered_commit_is_lost_whoever_ends_and_whoever_is_promoted() {
     let (mut answered, mut promoted, mut refused, mut copies) = (0, 0, 0, 0);
-    for seed in 0..60 {
+    let (mut returned, mut forgotten, mut late) = (0, 0, 0);
+    // More of them with PELTON_PROMOTION_WORLDS.
+    let worlds = std::env::var("PELTON_PROMOTION_WORLDS").ok();
+    for seed in 0..worlds.map_or(60, |worlds| worlds.parse().expect("a number")) {
         let mut world = World::new(seed);
         println!("{:?}", world.random);
         for _ in 0..1_500 {
@@ -490,7 +547,14 @@ fn no_answered_commit_is_lost_whoever_ends_and_whoever_is_promoted() {
         promoted += world.promoted;
         refused += world.refused;
         copies += world.copies;
+        returned += world.returned;
+        forgotten += world.forgotten;
+        late += world.late;
     }
-    println!("{answered} answered, {promoted} promoted, {refused} refused, {copies} copies");
+    println!(
+        "{answered} answered, {promoted} promoted, {refused} refused, {copies} copies, {returned} \
+         returned, {forgotten} forgotten, {late} late"
+    );
     assert!(answered > 1_000 && promoted > 50 && refused > 50 && copies > 10);
+    assert!(returned > 10 && forgotten > 10);
 }
