@@ -41,6 +41,7 @@ mod stream_plan;
 pub mod sweep;
 pub mod tap;
 mod transport;
+mod upload;
 mod values;
 mod verdict;
 mod worker;
@@ -64,6 +65,10 @@ pub use run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
 pub use stalls::Stalls;
 pub use stream_plan::StreamPlan;
 pub use transport::Transport;
+pub use upload::{
+    UploadFailure, UploadOutcome, UploadPlan, UploadReport, UploadRunError, UploadTimes, UploadWay,
+    run_uploads,
+};
 pub use values::ValueSizes;
 pub use verdict::Verdict;
 pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};
