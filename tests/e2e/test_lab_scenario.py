@@ -1,11 +1,13 @@
 """`pelton lab scenario`: published experiments, in runs so short that they show only that all of it
 works. What a claim becomes of which figures is tested beside the code."""
 
+import glob
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -17,7 +19,7 @@ def environment():
 
 
 def scenario(binary, *words, codes=(0,)):
-    command = [binary, "lab", "scenario", *words]
+    command = [binary, "lab", "scenario", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
     assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
     return done
@@ -117,6 +119,34 @@ def test_server_modes(binary):
         assert run["client_figures"]["failures"] == 0
 
 
+def test_sizes_of_chunks(binary, tmp_path):
+    before = set(glob.glob(f"{tempfile.gettempdir()}/pelton-scenario-*"))
+    csv = tmp_path / "sizes.csv"
+    report = measured(binary, "chunk-size", "--seed", "9", "--csv", csv)
+    assert report["not_run"] == []
+    assert len(names(report)) == 50
+    assert len(report["claims"]) == 7
+    assert "cannot-be-seen" not in {claim["verdict"] for claim in report["claims"]}
+    by_file = {}
+    for run in report["runs"]:
+        figures = run["client_figures"]
+        line, shift = run["run"].rsplit(", 2^", 1)
+        assert figures["chunk_bytes"] == 1 << int(shift)
+        assert figures["tls"] == line.endswith("TLS")
+        assert figures["way"].startswith("http2" if "HTTP" in line else "grpc")
+        assert figures["server_cpu_percent"] is not None
+        clock = "answered_ns" if "HTTP" in line else "sent_ns"
+        file = tmp_path / f"sizes.{line.lower().replace('/', '').replace(', ', '-')}.csv"
+        by_file.setdefault(file, []).extend((int(shift), ns) for ns in figures[clock])
+    assert set(tmp_path.iterdir()) == set(by_file)
+    for file, expected in by_file.items():
+        lines = [tuple(map(int, line.split(","))) for line in file.read_text().splitlines()]
+        assert sorted(lines) == sorted(expected)
+        assert [shift for shift, _ in lines] == sorted(shift for shift, _ in lines)
+    after = set(glob.glob(f"{tempfile.gettempdir()}/pelton-scenario-*"))
+    assert after <= before, "the folder of the certificates is removed"
+
+
 def test_without_a_client_of_grpc_the_others_run(binary):
     python = "/nonexistent/python"
     done = scenario(binary, "channels", "--quick", "--python", python)
@@ -210,6 +240,7 @@ def test_what_was_started_ends_with_a_scenario_that_is_killed(binary):
 def test_an_unknown_name_and_contradicting_flags_are_refused_at_once(binary):
     for words, text in [
         (("nothing",), "possible values: channels, in-flight, connection-modes, server-modes"),
+        (("channels", "--csv", "a.csv"), "--csv is of the scenario chunk-size"),
         (("channels", "--quick", "--full"), "cannot be used with"),
         (("channels", "--rounds", "0"), "--rounds"),
         (("channels", "--python", "a", "--grpc-client", "b"), "cannot be used with"),

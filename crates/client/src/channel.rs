@@ -1,8 +1,10 @@
 //! The blocking interface: one connection, and the thread that calls does the work.
 
+mod http;
 mod server_streaming;
 mod streaming;
 
+pub use http::{HttpAnswer, HttpPost};
 pub use server_streaming::ServerStreaming;
 pub use streaming::{StreamStep, Streaming};
 
@@ -68,15 +70,6 @@ pub struct CallInfo {
     pub trailing_metadata: Metadata,
     /// Whether the last message came compressed.
     pub message_was_compressed: bool,
-}
-
-/// The answer to a plain HTTP request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpAnswer {
-    /// The HTTP status.
-    pub status: u16,
-    /// The body, at most [`limits::HTTP_BODY_BYTES`] of it.
-    pub body: Vec<u8>,
 }
 
 /// One connection to a server, for one call at a time.
@@ -243,47 +236,6 @@ impl Channel {
                 CallError::NotBegun(NotBegun::Closing { reason })
             }
             (error, _) => error,
-        }
-    }
-
-    /// Sends a plain HTTP GET.
-    ///
-    /// # Errors
-    /// If there is no answer.
-    pub fn http_get(
-        &mut self,
-        path: &str,
-        options: &CallOptions<'_>,
-    ) -> Result<HttpAnswer, CallError> {
-        self.info = CallInfo::default();
-        self.catch_up();
-        let opened = self.core.open_http_get(&self.authority, path);
-        let call = opened.map_err(|error| self.with_reason(error))?;
-        let mut answer = HttpAnswer {
-            status: 0,
-            body: Vec::new(),
-        };
-        loop {
-            match self.next(call, options.deadline)? {
-                CallEventKind::Head { http_status } => answer.status = http_status,
-                CallEventKind::Message => {
-                    let room = limits::HTTP_BODY_BYTES - answer.body.len();
-                    let piece = self.core.message();
-                    answer
-                        .body
-                        .extend_from_slice(&piece[..piece.len().min(room)]);
-                    self.core.release(call);
-                }
-                CallEventKind::Writable => {}
-                CallEventKind::Ended(status) if status.is_ok() => {
-                    // An answer without a body has its head in the same event.
-                    if answer.status == 0 {
-                        answer.status = self.core.http_status();
-                    }
-                    return Ok(answer);
-                }
-                end => return Err(self.error_of(end, options.deadline)),
-            }
         }
     }
 

@@ -132,6 +132,24 @@ impl Core {
         Ok(call)
     }
 
+    /// Begins a plain HTTP POST. Its body follows by [`Core::send_body`], and ends with
+    /// [`Core::close_send`].
+    ///
+    /// # Errors
+    /// As [`Core::open`].
+    pub fn open_http_post(
+        &mut self,
+        authority: &str,
+        path: &str,
+        metadata: Option<&Metadata>,
+    ) -> Result<StreamKey, CallError> {
+        self.open_head(&RequestHead {
+            user_agent: USER_AGENT,
+            metadata,
+            ..RequestHead::post(authority, path)
+        })
+    }
+
     fn open_head(&mut self, head: &RequestHead<'_>) -> Result<StreamKey, CallError> {
         self.connection
             .open(&mut self.output, head)
@@ -206,6 +224,12 @@ impl Core {
         if last {
             self.close_send(call);
         }
+    }
+
+    /// Sends a piece of the body of a plain request.
+    pub fn send_body(&mut self, call: StreamKey, piece: &[u8]) {
+        self.connection
+            .send_request_body(call, &mut self.output, piece);
     }
 
     /// Whether the messages from here on are compressed; only in a call whose request names gzip.

@@ -53,8 +53,8 @@ pub mod typed;
 pub use api;
 pub use bytes::Bytes;
 pub use channel::{
-    CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, SERVER_SPEAKS_TLS, ServerStreaming,
-    StreamStep, Streaming,
+    CallInfo, CallOptions, Channel, ChannelOptions, HttpAnswer, HttpPost, SERVER_SPEAKS_TLS,
+    ServerStreaming, StreamStep, Streaming,
 };
 pub use core::{CallEvent, CallEventKind, CallRequest, Core};
 pub use credentials::Credentials;

@@ -10,7 +10,7 @@ use client::{
     CallError, CallOptions, Channel, ChannelOptions, Code, Metadata, NotBegun, StreamStep,
 };
 
-use common::{by_path, listen, serve};
+use common::{BODY_PATH, by_path, listen, serve, sum};
 
 fn within(duration: Duration) -> CallOptions<'static> {
     CallOptions {
@@ -238,6 +238,66 @@ fn plain_http_is_answered() {
         .http_get("/nothing", &within(SOON))
         .expect("answered");
     assert_eq!((answer.status, &answer.body[..]), (404, &b""[..]));
+}
+
+/// In pieces of all sizes, far more than all windows and buffers hold, and twice.
+#[test]
+fn the_body_of_a_plain_post_arrives_as_it_was_sent() {
+    let (mut channel, _server) = serve(by_path);
+    let body: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
+    for piece_bytes in [1_000, 16_384, 70_000, 3_000_000] {
+        let mut post = channel
+            .http_post(BODY_PATH, &within(SOON))
+            .expect("it begins");
+        for piece in body.chunks(piece_bytes) {
+            while !post.can_send() {
+                assert!(!post.poll(SOON).expect("the server reads"), "too early");
+            }
+            post.send_with_others(piece);
+        }
+        post.close_send();
+        while !post.poll(SOON).expect("the server answers") {}
+        let expected = format!("3000000 bytes, sum {}", sum(&body));
+        assert_eq!(post.answer().status, 200);
+        assert_eq!(String::from_utf8_lossy(&post.answer().body), expected);
+        assert!(!post.can_send(), "it is over");
+        assert!(post.poll(SOON).expect("and stays so"));
+    }
+}
+
+#[test]
+fn a_plain_post_may_be_answered_before_its_end() {
+    let (mut channel, _server) = serve(by_path);
+    let mut post = channel.http_post("/nothing", &within(SOON)).expect("begun");
+    post.send_with_others(b"a piece");
+    while !post.poll(SOON).expect("the server answers") {}
+    assert_eq!(post.answer().status, 404);
+    post.send_with_others(b"another one goes nowhere");
+    post.close_send();
+    drop(post);
+    let answer = channel.unary("/t.T/Echo", b"still here", &within(SOON));
+    assert_eq!(answer.expect("answered"), b"still here");
+}
+
+/// Neither end waits for the other: the deadline ends it, and dropping it does.
+#[test]
+fn a_plain_post_that_was_given_up_leaves_the_channel_usable() {
+    let (mut channel, _server) = serve(by_path);
+    let soon = within(Duration::from_millis(30));
+    let mut post = channel.http_post(BODY_PATH, &soon).expect("begun");
+    let error = loop {
+        match post.poll(SOON) {
+            Ok(is_over) => assert!(!is_over, "nothing was sent"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, CallError::DeadlineExceeded), "{error:?}");
+    drop(post);
+    let mut post = channel.http_post(BODY_PATH, &within(SOON)).expect("begun");
+    post.send_with_others(b"a piece");
+    drop(post);
+    let answer = channel.unary("/t.T/Echo", b"still here", &within(SOON));
+    assert_eq!(answer.expect("answered"), b"still here");
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub mod sweep;
 pub mod tap;
 mod terminal_text;
 mod transport;
+mod upload;
 mod values;
 mod verdict;
 mod worker;
@@ -65,6 +66,10 @@ pub use run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
 pub use stalls::Stalls;
 pub use stream_plan::StreamPlan;
 pub use transport::Transport;
+pub use upload::{
+    UploadFailure, UploadOutcome, UploadPlan, UploadReport, UploadRunError, UploadTimes, UploadWay,
+    run_uploads,
+};
 pub use values::ValueSizes;
 pub use verdict::Verdict;
 pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};

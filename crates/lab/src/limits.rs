@@ -68,6 +68,16 @@ pub const MESSAGES_PER_TURN: usize = 256;
 /// Messages of one streaming call: more than a call of a day can send.
 pub const MAX_MESSAGES: u64 = 1 << 40;
 
+/// Bytes of a file of `pelton load gupload`, which is held in memory: seven times that of the
+/// published measurement.
+pub const MAX_UPLOAD_BYTES: usize = 1 << 30;
+
+/// Bytes of a chunk of it: what a server of gupload takes.
+pub const MAX_UPLOAD_CHUNK_BYTES: usize = 4 << 20;
+
+/// Uploads of one `pelton load gupload`, of which each has a time that is kept.
+pub const MAX_UPLOADS: usize = 100_000;
+
 /// Calls of an open loop that wait for a free place. Beyond it calls are never sent, which makes
 /// the result void: stops a server that does not keep up from filling the generator's memory.
 pub const MAX_BACKLOG: usize = 4 << 20;

@@ -14,6 +14,15 @@ use wire::{Connection, ErrorCode, Event, StreamKey};
 /// What the server does about a request, with the message it came with.
 pub type Answer = fn(&mut Connection, StreamKey, &mut Vec<u8>, path: &str, message: &[u8]);
 
+/// Where the body of a plain request is taken to its end; the answer has its length and its sum.
+pub const BODY_PATH: &str = "/body";
+
+/// The bytes, added up, each times its place.
+pub fn sum(bytes: &[u8]) -> u64 {
+    let bytes = bytes.iter().zip(1_u64..);
+    bytes.map(|(byte, place)| u64::from(*byte) * place).sum()
+}
+
 /// Serves one connection in a thread of its own, until the client goes.
 pub fn serve(answer: Answer) -> (Channel, JoinHandle<()>) {
     let (address, listener) = listen();
@@ -67,6 +76,7 @@ fn run(mut socket: TcpStream, answer: Answer) {
     let mut connection = Connection::new(&wire::Config::server(), now_ns());
     let (mut input, mut output, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
     let mut paths: Vec<(StreamKey, String)> = Vec::new();
+    let mut body = Vec::new();
     connection.start(&mut output);
     loop {
         let mut consumed = 0;
@@ -76,7 +86,7 @@ fn run(mut socket: TcpStream, answer: Answer) {
                 Event::Request { stream, end } => {
                     let head = connection.head();
                     let path = String::from_utf8_lossy(head.path()).into_owned();
-                    if end || !head.is_grpc() {
+                    if end || !(head.is_grpc() || path == BODY_PATH) {
                         answer(&mut connection, stream, &mut output, &path, b"");
                     } else {
                         paths.push((stream, path));
@@ -98,8 +108,12 @@ fn run(mut socket: TcpStream, answer: Answer) {
                         connection.drain(&mut output, now_ns());
                     }
                 }
+                Event::Body { stream, last } => {
+                    body.extend_from_slice(connection.message(&input));
+                    take_body(&mut connection, (stream, last), &mut output, &mut body);
+                }
                 Event::HalfClosed { stream } => {
-                    connection.finish(stream, &mut output, &Status::OK);
+                    half_closed(&mut connection, stream, &mut output, &mut body);
                 }
                 Event::Cancelled { stream, .. } => connection.forget(stream),
                 _ => {}
@@ -124,6 +138,34 @@ fn run(mut socket: TcpStream, answer: Answer) {
             Ok(count) => input.extend_from_slice(&buffer[..count]),
         }
     }
+}
+
+/// A piece of the body of a plain request was kept: lets the client send on.
+fn take_body(
+    connection: &mut Connection,
+    (stream, last): (StreamKey, bool),
+    out: &mut Vec<u8>,
+    body: &mut Vec<u8>,
+) {
+    connection.release(stream, out);
+    if last {
+        half_closed(connection, stream, out, body);
+    }
+}
+
+/// The client has ended its side: of a plain request with a body, says what that was.
+fn half_closed(
+    connection: &mut Connection,
+    stream: StreamKey,
+    out: &mut Vec<u8>,
+    body: &mut Vec<u8>,
+) {
+    if body.is_empty() {
+        return connection.finish(stream, out, &Status::OK);
+    }
+    let text = format!("{} bytes, sum {}", body.len(), sum(body));
+    connection.send_plain(stream, out, 200, &[], text.as_bytes());
+    body.clear();
 }
 
 /// Answers as the path says.

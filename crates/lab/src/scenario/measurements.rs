@@ -73,8 +73,17 @@ impl Measurements {
         name: &str,
         figure: impl Fn(&MeasuredRun) -> Option<f64>,
     ) -> Option<Spread> {
+        Spread::of(self.values(name, |run| figure(run).into_iter().collect()))
+    }
+
+    /// The figures of all rounds of a run, of which each may have several.
+    pub(super) fn values(
+        &self,
+        name: &str,
+        figures: impl Fn(&MeasuredRun) -> Vec<f64>,
+    ) -> Vec<f64> {
         let runs = self.runs.iter().filter(|run| run.name == name);
-        Spread::of(runs.filter_map(figure))
+        runs.flat_map(figures).collect()
     }
 }
 

@@ -6,6 +6,7 @@
 //! Nothing here starts a program or opens a socket.
 
 mod channels;
+mod chunk_size;
 mod claim;
 mod connection_modes;
 mod in_flight;
@@ -13,11 +14,14 @@ mod measurements;
 mod plan;
 mod report;
 mod server_modes;
+mod table;
 
 pub use claim::{Claim, ClaimVerdict};
 pub use measurements::{MeasuredRun, Measurements};
 pub use plan::{PlannedClient, PlannedRun, PlannedServer, ScenarioPlan, ScenarioScale};
 pub use report::ScenarioReport;
+
+use table::Column;
 
 /// A published experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +36,18 @@ pub enum Scenario {
     Channels,
     /// Tkrzw-RPC (Hirabayashi, 2021): server modes, streams and batches.
     ServerModes,
+    /// gupload (Costa, 2018): a file in chunks of 16 bytes to 2 MiB, over gRPC and HTTP/2.
+    ChunkSize,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 4] = [
+    pub const ALL: [Scenario; 5] = [
         Scenario::Channels,
         Scenario::InFlight,
         Scenario::ConnectionModes,
         Scenario::ServerModes,
+        Scenario::ChunkSize,
     ];
 
     /// Its name on the command line.
@@ -50,6 +57,7 @@ impl Scenario {
             Scenario::ConnectionModes => "connection-modes",
             Scenario::Channels => "channels",
             Scenario::ServerModes => "server-modes",
+            Scenario::ChunkSize => "chunk-size",
         }
     }
 
@@ -60,6 +68,7 @@ impl Scenario {
             Scenario::ConnectionModes => connection_modes::PUBLICATION,
             Scenario::Channels => channels::PUBLICATION,
             Scenario::ServerModes => server_modes::PUBLICATION,
+            Scenario::ChunkSize => chunk_size::PUBLICATION,
         }
     }
 
@@ -70,6 +79,7 @@ impl Scenario {
             Scenario::ConnectionModes => connection_modes::plan(scale),
             Scenario::Channels => channels::plan(scale),
             Scenario::ServerModes => server_modes::plan(scale),
+            Scenario::ChunkSize => chunk_size::plan(scale),
         }
     }
 
@@ -80,6 +90,28 @@ impl Scenario {
             Scenario::ConnectionModes => connection_modes::judge(measured),
             Scenario::Channels => channels::judge(measured),
             Scenario::ServerModes => server_modes::judge(measured),
+            Scenario::ChunkSize => chunk_size::judge(measured),
         }
+    }
+
+    /// The columns of its table.
+    fn columns(self) -> &'static [Column] {
+        match self {
+            Scenario::InFlight
+            | Scenario::ConnectionModes
+            | Scenario::Channels
+            | Scenario::ServerModes => table::CALLS,
+            Scenario::ChunkSize => chunk_size::COLUMNS,
+        }
+    }
+
+    /// The names of what [`ScenarioReport::csv`] has; `None`: it has nothing.
+    pub fn csv_names(self) -> Option<Vec<&'static str>> {
+        let files = self.csv(&Measurements::default())?;
+        Some(files.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn csv(self, measured: &Measurements) -> Option<Vec<(&'static str, String)>> {
+        (self == Scenario::ChunkSize).then(|| chunk_size::csv(measured))
     }
 }

@@ -67,7 +67,8 @@ impl ScenarioPlan {
 pub struct PlannedServer {
     /// By which runs name it.
     pub name: &'static str,
-    /// Arguments of `pelton serve`, but for the address.
+    /// Arguments of `pelton serve`, but for the address. `{folder}` becomes a folder that is
+    /// removed at the end, the same for all runs.
     pub arguments: Vec<String>,
 }
 
@@ -117,7 +118,8 @@ impl PublishedCount {
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlannedClient {
-    /// `pelton load`, with these arguments; the address and the format are added.
+    /// `pelton load`, with these arguments; the address and the format are added. `{folder}`
+    /// becomes the folder of the server, `{server_pid}` its process.
     Pelton(Vec<String>),
     /// A client that is built on gRPC's C core, with these arguments (those of the clients in
     /// `peers/`); the address is added.

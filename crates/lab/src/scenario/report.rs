@@ -6,6 +6,7 @@ use super::Scenario;
 use super::claim::Claim;
 use super::measurements::{MeasuredRun, Measurements};
 use super::plan::{PublishedCount, ScenarioPlan, ScenarioScale};
+use super::table::{Column, number};
 
 /// What a scenario has shown, and what that says of the publication.
 #[derive(Clone, Debug)]
@@ -106,40 +107,35 @@ impl ScenarioReport {
             (true, false) => format!("  {text}"),
             (false, _) => String::new(),
         };
+        let columns = self.scenario.columns();
+        let heads: String = columns.iter().map(Column::head).collect();
         let mut lines = vec![format!(
-            "{:<width$} {:>10} {:>21} {:>9} {:>9} {:>10} {:>10} {:>8}{}",
+            "{:<width$}{heads}{}",
             "run",
-            "calls/s",
-            "",
-            "p50 µs",
-            "p99 µs",
-            "server µs",
-            "client µs",
-            "MiB",
             published("so counted", "published")
         )];
         for run in &self.plan.runs {
-            let median =
-                |figure: fn(&MeasuredRun) -> Option<f64>| self.measured.median(&run.name, figure);
-            let Some(rate) = self.measured.spread(&run.name, MeasuredRun::calls_per_s) else {
+            let cell = |column: &Column| column.cell(&self.measured, &run.name);
+            if columns.first().and_then(cell).is_none() {
                 continue;
-            };
+            }
+            let cells = columns.iter();
+            let cells: String = cells
+                .map(|column| cell(column).unwrap_or_else(|| column.empty_cell()))
+                .collect();
             let so_counted = self.measured.median(&run.name, |it| run.counted.per_s(it));
-            let spread = format!("({}–{})", number(Some(rate.least)), number(Some(rate.most)));
-            let row = format!(
-                "{:<width$} {:>10} {spread:>21} {:>9} {:>9} {:>10} {:>10} {:>8}{}",
-                run.name,
-                number(Some(rate.median)),
-                number(median(|run| run.figure("p50_us"))),
-                number(median(|run| run.figure("p99_us"))),
-                number(median(|run| run.cpu_us().map(|(server_us, _)| server_us))),
-                number(median(|run| run.cpu_us().map(|(_, client_us)| client_us))),
-                number(median(peak_mib)),
-                published(&number(so_counted), run.published.unwrap_or(""))
-            );
+            let so_counted = so_counted.map_or_else(|| "–".into(), number);
+            let published = published(&so_counted, run.published.unwrap_or(""));
+            let row = format!("{:<width$}{cells}{published}", run.name);
             lines.push(row.trim_end().to_owned());
         }
         lines
+    }
+
+    /// For a scenario that has such files: for each kind of run its name, and the lines that the
+    /// original of the experiment prints.
+    pub fn csv(&self) -> Option<Vec<(&'static str, String)>> {
+        self.scenario.csv(&self.measured)
     }
 
     /// All of it under names.
@@ -190,21 +186,6 @@ fn run_fields(run: &MeasuredRun) -> Value {
         "client_figures": run.figures,
         "relay_figures": run.relay,
     })
-}
-
-fn peak_mib(run: &MeasuredRun) -> Option<f64> {
-    run.client_peak_bytes
-        .map(|bytes| bytes as f64 / f64::from(1 << 20))
-}
-
-/// Three digits that mean something; a dash where there is no figure.
-fn number(figure: Option<f64>) -> String {
-    match figure {
-        None => "–".into(),
-        Some(figure) if figure >= 100.0 => format!("{figure:.0}"),
-        Some(figure) if figure >= 10.0 => format!("{figure:.1}"),
-        Some(figure) => format!("{figure:.2}"),
-    }
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             }
             Happened::Ended { tag, ending, .. } => {
                 if let Some(call) = self.calls.remove(*tag) {
-                    if matches!(ending, Ending::NotBegun) && self.waits_after_refusal(&call, now_ns)
-                    {
+                    let is_refused = matches!(ending, Ending::NotBegun);
+                    if is_refused && self.waits_after_refusal(&call, now_ns) {
                         return;
                     }
                     let outcome = measure::count_as(ending, call.verdict);

@@ -22,7 +22,8 @@ pub struct ScenarioArguments {
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
 
-    /// How often each run is made [default: 2 or 3, by the experiment; with --full up to 5]
+    /// How often each run is made [default: 2 or 3, by the experiment; with --full up to 5, of
+    /// chunk-size 50]
     #[arg(long, value_name = "NUMBER", value_parser = number::whole::<usize>(1, 1_000))]
     pub rounds: Option<usize>,
 
@@ -37,6 +38,11 @@ pub struct ScenarioArguments {
     /// A client of gRPC to take instead, with the flags of those in peers/, such as that in C++
     #[arg(long, value_name = "PROGRAM", conflicts_with = "python")]
     pub grpc_client: Option<PathBuf>,
+
+    /// Of chunk-size: also write each upload as `shift,nanoseconds`, as the original prints it,
+    /// into a file for each way: of `sizes.csv` become sizes.grpc.csv, sizes.http2.csv and others
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
 
     #[command(flatten)]
     pub output: ReportOutput,
@@ -64,4 +70,7 @@ pub enum ScenarioName {
     ConnectionModes,
     /// Tkrzw-RPC, 2021: a thread for each connection or events, streams, and batches
     ServerModes,
+    /// gupload, 2018: a file in chunks of 16 bytes to 2 MiB over gRPC and plain HTTP/2, with and
+    /// without TLS
+    ChunkSize,
 }

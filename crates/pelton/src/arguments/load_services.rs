@@ -1,4 +1,5 @@
-//! `pelton load kvstore` and `pelton load ping`: the clients of other systems' benchmarks.
+//! `pelton load kvstore`, `pelton load ping` and `pelton load gupload`: clients of benchmarks of
+//! other systems.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +31,15 @@ pub enum LoadService {
     /// --per-worker, one for each ping in flight of the last). The first call that fails ends it,
     /// with exit code 1.
     Ping(PingLoadArguments),
+
+    /// Upload a file in chunks, again and again, as gupload's client does
+    ///
+    /// To messaging.GuploadService, or with --http2 to /upload: content that is made for it, one
+    /// upload after the other on one connection. Prints how long they took until the last chunk
+    /// was given away, which is gupload's own clock over gRPC, and until the answer, which is that
+    /// over HTTP/2. A server keeps what it receives, unless it has --discard-uploads. The first
+    /// upload that fails ends it; exit code 1: others had succeeded by then, and are shown.
+    Gupload(GuploadLoadArguments),
 }
 
 /// `pelton load kvstore`
@@ -118,6 +128,66 @@ pub struct PingLoadArguments {
     /// CPU for the thread that sends
     #[arg(long, value_name = "CPUS")]
     pub pin: Option<CpuList>,
+}
+
+/// `pelton load gupload`
+#[derive(Args, Debug)]
+pub struct GuploadLoadArguments {
+    #[command(flatten)]
+    pub target: LoadTarget,
+
+    /// Bytes of the file, which looks like a log
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "16MiB",
+        value_parser = |text: &str| parse_size(text, limits::MAX_UPLOAD_BYTES)
+    )]
+    pub size: usize,
+
+    /// Bytes of a chunk: a message, or with --http2 a DATA frame, or several if it is longer than
+    /// one may be
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "4KiB",
+        value_parser = |text: &str| parse_size(text, limits::MAX_UPLOAD_CHUNK_BYTES)
+    )]
+    pub chunk_size: usize,
+
+    /// Uploads that are measured
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 10,
+        value_parser = number::whole::<usize>(1, limits::MAX_UPLOADS as i128)
+    )]
+    pub uploads: usize,
+
+    /// Uploads before those
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = number::whole::<usize>(0, limits::MAX_UPLOADS as i128)
+    )]
+    pub warm_up: usize,
+
+    /// Send the file as the body of a plain POST over HTTP/2
+    #[arg(long)]
+    pub http2: bool,
+
+    /// Compress each message with gzip
+    #[arg(long, conflicts_with = "http2")]
+    pub compress: bool,
+
+    /// How long each upload may take
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    pub deadline: Span,
+
+    /// The server's process on this machine: its CPU time is measured too
+    #[arg(long, value_name = "PID", value_parser = number::whole::<u32>(1, u32::MAX.into()))]
+    pub server_pid: Option<u32>,
 }
 
 /// Where the server is, and how the result is printed.
@@ -241,12 +311,14 @@ fn parse_in_flight(text: &str) -> Result<usize, String> {
 
 /// Sizes go up to ten times their mean.
 fn parse_mean(text: &str) -> Result<usize, String> {
-    const MOST_BYTES: u64 = 16 << 20;
+    parse_size(text, 16 << 20)
+}
+
+fn parse_size(text: &str, most_bytes: usize) -> Result<usize, String> {
     let size: Size = text.parse().map_err(|error| format!("{error}"))?;
-    match usize::try_from(size.0) {
-        Ok(bytes) if (1..=MOST_BYTES).contains(&size.0) => Ok(bytes),
-        _ => Err(format!("write a size from 1 to {}", Size(MOST_BYTES))),
-    }
+    let bytes = usize::try_from(size.0).ok();
+    let bytes = bytes.filter(|bytes| (1..=most_bytes).contains(bytes));
+    bytes.ok_or_else(|| format!("write a size from 1 to {}", Size(most_bytes as u64)))
 }
 
 #[cfg(test)]

@@ -48,8 +48,8 @@ pub use lab_scenario::{ScenarioArguments, ScenarioName};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestOrder};
 pub use load_rate::LoadRate;
 pub use load_services::{
-    KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget, PingConnections,
-    PingLoadArguments,
+    GuploadLoadArguments, KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget,
+    PingConnections, PingLoadArguments,
 };
 pub use profile::ProfileArguments;
 pub use promote::PromoteArguments;

@@ -11,7 +11,7 @@ use net::StopHandle;
 use server::Server;
 use store::{FIRST_EPOCH, Store};
 use wal::disk::{Disk, RealDisk};
-use wal::{Ending, Report};
+use wal::{LogEnding, LogReport};
 
 use super::backoff::Backoff;
 use super::leader::{Leader, LeaderError, begin, read_until};
@@ -100,11 +100,11 @@ fn history_of(disk: &RealDisk) -> Result<u64, RejoinError> {
     let report = wal::verify(disk, &mut |_, _| Ok(()));
     let report = report.map_err(|error| RejoinError::Unreadable(error.to_string()))?;
     match report {
-        Report {
-            ending: Ending::Damaged(damage),
+        LogReport {
+            ending: LogEnding::Damaged(damage),
             ..
         } => Err(RejoinError::Unreadable(damage.to_string())),
-        Report {
+        LogReport {
             history_id: Some(history_id),
             ..
         } => Ok(history_id),

@@ -52,6 +52,14 @@ impl<'a> RequestHead<'a> {
         }
     }
 
+    /// A plain POST.
+    pub fn post(authority: &'a str, path: &'a str) -> RequestHead<'a> {
+        RequestHead {
+            is_grpc: false,
+            ..RequestHead::call(authority, path)
+        }
+    }
+
     /// Checks what a caller chooses, before any of it is sent: a value with a line break could
     /// become further fields behind a proxy that speaks HTTP/1.1 (RFC 9113 section 10.3).
     pub(crate) fn check(&self) -> Result<(), StreamOpenError> {

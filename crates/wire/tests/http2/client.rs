@@ -534,6 +534,55 @@ fn what_cannot_be_opened() {
     );
 }
 
+/// What frames carry, one behind the other.
+fn payload_of(frames: &[Frame]) -> Vec<u8> {
+    frames
+        .iter()
+        .flat_map(|frame| frame.payload.clone())
+        .collect()
+}
+
+/// Each piece is a DATA frame of its own where the windows allow it, and the rest follows when they
+/// do.
+#[test]
+fn pieces_of_a_request_body_are_frames_until_the_window_is_empty() {
+    let mut client = client();
+    let stream = client
+        .connection
+        .open(&mut client.output, &RequestHead::post("here", "/upload"))
+        .expect("a stream");
+    let frames = client.frames();
+    let fields = client.decode(&frames[0]);
+    assert!(fields.contains(&(":method".into(), "POST".into())));
+    assert!(fields.iter().all(|(name, _)| name != "te"), "{fields:?}");
+
+    let (connection, out) = (&mut client.connection, &mut client.output);
+    for piece in [&b"one"[..], b"", b"three"] {
+        connection.send_request_body(stream, out, piece);
+    }
+    let frames = client.frames();
+    let payloads: Vec<_> = frames.iter().map(|frame| &frame.payload[..]).collect();
+    assert_eq!(payloads, [&b"one"[..], b"three"], "an empty one is none");
+
+    let large: Vec<u8> = (0..70_000_u32).map(|at| at as u8).collect();
+    let (connection, out) = (&mut client.connection, &mut client.output);
+    connection.send_request_body(stream, out, &large);
+    connection.close_send(stream, out);
+    let first = payload_of(&client.frames());
+    assert_eq!(first.len(), 65_535 - 8, "what the window has");
+    assert_eq!(client.connection.queued_bytes(), 70_000 - first.len());
+    let more = [window_update(0, 100_000), window_update(1, 100_000)].concat();
+    client.feed(&more);
+    client.connection.transmit(&mut client.output, 0);
+    let frames = client.frames();
+    assert!(frames.last().expect("a frame").ends_stream());
+    assert!([first, payload_of(&frames)].concat() == large);
+
+    let (connection, out) = (&mut client.connection, &mut client.output);
+    connection.send_request_body(stream, out, b"after its end");
+    assert!(client.frames().is_empty());
+}
+
 #[test]
 fn plain_requests() {
     let mut client = client();

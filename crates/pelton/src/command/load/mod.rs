@@ -2,6 +2,7 @@
 
 mod database;
 mod echo;
+mod gupload;
 mod histogram_file;
 mod live_line;
 mod method;
@@ -31,6 +32,7 @@ pub fn load(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, Fai
     match &arguments.service {
         Some(LoadService::Kvstore(arguments)) => services::load_kvstore(arguments, is_token_named),
         Some(LoadService::Ping(arguments)) => services::load_ping(arguments, is_token_named),
+        Some(LoadService::Gupload(arguments)) => gupload::load_gupload(arguments, is_token_named),
         None => load_server(arguments, is_token_named),
     }
 }

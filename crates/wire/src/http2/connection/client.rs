@@ -108,6 +108,32 @@ impl Connection {
         self.close_send(stream, out);
     }
 
+    /// Sends a piece of the body of a plain request, in a DATA frame of its own where windows and
+    /// output allow it.
+    pub fn send_request_body(&mut self, stream: StreamKey, out: &mut Vec<u8>, piece: &[u8]) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let takes_more = !found.is_dead() && !found.is_send_closed() && found.outbound.is_open();
+        if !takes_more || piece.is_empty() {
+            return;
+        }
+        let slot = stream.slot;
+        if self.queue.may_write_at_once(found, out) {
+            let start = out.len();
+            out.extend_from_slice(&[0; HEADER_BYTES]);
+            out.extend_from_slice(piece);
+            if (self.queue).complete_frame(&mut self.streams[slot], start, out) {
+                self.guard.data_sent();
+                return;
+            }
+            out.truncate(start);
+        }
+        let outbound = &mut self.streams[slot].outbound;
+        let added = outbound.write(&mut self.pool, |bytes| bytes.extend_from_slice(piece));
+        self.queued(slot, added, out);
+    }
+
     /// Ends our side of a request.
     pub fn close_send(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
         let Some(found) = self.streams.get(stream) else {

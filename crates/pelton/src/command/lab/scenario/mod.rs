@@ -1,5 +1,6 @@
 //! `pelton lab scenario`
 
+mod csv_files;
 mod launch;
 mod one_run;
 
@@ -10,6 +11,7 @@ use crate::arguments::{ScenarioArguments, ScenarioName};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
+use csv_files::CsvFiles;
 use launch::Launcher;
 use one_run::{RunFailure, measure};
 
@@ -20,7 +22,11 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
         ScenarioName::InFlight => Scenario::InFlight,
         ScenarioName::ConnectionModes => Scenario::ConnectionModes,
         ScenarioName::ServerModes => Scenario::ServerModes,
+        ScenarioName::ChunkSize => Scenario::ChunkSize,
     };
+    let csv_files = arguments.csv.as_deref();
+    let csv_files = csv_files.map(|path| CsvFiles::check(path, scenario));
+    let csv_files = csv_files.transpose()?;
     let scale = arguments.scale();
     let mut plan = scenario.plan(scale);
     if let Some(rounds) = arguments.rounds {
@@ -37,6 +43,9 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
     let measured = measure_all(&plan, seed, &launcher, &interrupt);
     let report = ScenarioReport::new((scenario, scale), plan, seed, measured);
     print_report(arguments.output, &report.text(), || report.fields())?;
+    if let Some(files) = csv_files {
+        files.write(&report)?;
+    }
     if !report.has_runs() {
         let text = "nothing was measured: the lines `not run` say why";
         return Err(match interrupt.is_set() {
