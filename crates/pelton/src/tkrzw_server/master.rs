@@ -102,7 +102,7 @@ pub(super) fn start(server: &Server, plan: FollowerPlan) -> io::Result<()> {
     plan.orders.note_timestamp(plan.timestamp);
     let (logged, volatile) = (applier.store().write_batch(), applier.store().write_batch());
     let mut follower = Follower {
-        received: Received {
+        received: ReceivedUpdates {
             logged,
             volatile,
             bytes: 0,
@@ -125,7 +125,7 @@ pub(super) fn start(server: &Server, plan: FollowerPlan) -> io::Result<()> {
 struct Follower {
     plan: FollowerPlan,
     applier: Applier,
-    received: Received,
+    received: ReceivedUpdates,
     /// Everything of the master up to that is here.
     timestamp: i64,
     /// And that was kept, at that time.
@@ -137,7 +137,7 @@ struct Follower {
 }
 
 /// Updates that have come and are not carried out.
-struct Received {
+struct ReceivedUpdates {
     /// Of databases with a log.
     logged: WriteBatch,
     /// Of the others.
@@ -151,7 +151,7 @@ struct Received {
     timestamp: i64,
 }
 
-impl Received {
+impl ReceivedUpdates {
     fn is_full(&self) -> bool {
         self.bytes >= MASTER_BATCH_BYTES
             || self.logged.len() + self.volatile.len() >= MASTER_BATCH_UPDATES

@@ -55,7 +55,7 @@ pub(super) struct Replicate {
     /// When the log may be read again, where too many others read.
     retry_ns: u64,
     /// When the call is woken next, whatever happens: not later than it must be.
-    alarm_ns: u64,
+    timer_ns: u64,
     /// Held as long as the call lives.
     _place: WaitingPlace,
 }
@@ -108,7 +108,7 @@ impl Replicate {
             is_greeted: false,
             due_ns: actions.now_ns().saturating_add(wait_ns.unwrap_or(0)),
             retry_ns: 0,
-            alarm_ns: 0,
+            timer_ns: 0,
             _place: place,
         };
         call.go_on(shared, actions);
@@ -278,8 +278,8 @@ impl Replicate {
         }
     }
 
-    /// Sees to it that the call is woken when it must be. An alarm that is set stays, though it may
-    /// ring early.
+    /// Sees to it that the call is woken when it must be. A timer that is set stays, though it may
+    /// expire early.
     fn rest(&mut self, actions: &mut (impl Wakeups + CallClock)) {
         let now_ns = actions.now_ns();
         let wake_ns = match self.retry_ns > now_ns {
@@ -287,9 +287,9 @@ impl Replicate {
             false => self.wait_ns.map(|_| self.due_ns),
         };
         if let Some(wake_ns) = wake_ns.filter(|&at_ns| at_ns > now_ns)
-            && (self.alarm_ns <= now_ns || wake_ns < self.alarm_ns)
+            && (self.timer_ns <= now_ns || wake_ns < self.timer_ns)
         {
-            self.alarm_ns = wake_ns;
+            self.timer_ns = wake_ns;
             actions.wake_at_ns(wake_ns);
         }
     }

@@ -201,7 +201,7 @@ fn who_waits_hears_that_nothing_has_come_and_from_where_to_ask_again() {
         if fake.actions.now_ns < at_ns + 2_000_000_000 {
             assert!(
                 server.received(&mut fake).is_empty(),
-                "an alarm may ring early"
+                "a timer may expire early"
             );
         } else {
             assert_eq!(server.received(&mut fake), [nothing_since(1_002)]);
