@@ -189,6 +189,8 @@ impl Run {
             let behavior = &mut self.simulated.behavior[endpoint];
             *behavior = ServerBehavior {
                 max_streams: behavior.max_streams,
+                // Else what a stream is answered now would overtake what it was answered before.
+                latency_ns: behavior.latency_ns,
                 is_serving: behavior.is_serving,
                 health_latency_ns: behavior.health_latency_ns,
                 ..ServerBehavior::default()
