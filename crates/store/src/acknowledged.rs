@@ -103,10 +103,19 @@ struct OpenSession {
 
 impl Sessions {
     /// Up to which sequence so many hold everything, half of those that count among them if that is
-    /// less: one of these is asked before any of them becomes the leader.
-    fn held_by(&self, required: usize) -> u64 {
-        let of_set = required.min(self.set.members().len().div_ceil(2));
-        let is_member = |one: &&OpenSession| self.set.has_member(&one.replica);
+    /// less: one of these is asked before any of them becomes the leader. At a start the same goes
+    /// for those that counted before a change that perhaps nobody has acknowledged.
+    fn held_by(&self, required: usize, is_starting: bool) -> u64 {
+        let held = self.held_by_set(required, &self.set);
+        match self.set.before_unsettled().filter(|_| is_starting) {
+            Some(before) => held.min(self.held_by_set(required, &before)),
+            None => held,
+        }
+    }
+
+    fn held_by_set(&self, required: usize, set: &ReplicaSet) -> u64 {
+        let of_set = required.min(set.members().len().div_ceil(2));
+        let is_member = |one: &&OpenSession| set.has_member(&one.replica);
         let held = held_by(required, self.open.iter());
         match of_set {
             0 => held,
@@ -117,8 +126,12 @@ impl Sessions {
     /// What is to be changed of the set: somebody who counts no more, or who is connected and does
     /// not count, if there is room for it.
     fn change(&self) -> Option<ReplicaSetChange> {
+        // It is visible, and so acknowledged: the next start need not wait for it.
+        if self.set.is_unsettled() {
+            return Some(ReplicaSetChange::Settle);
+        }
         let lost = self.lost.iter().find(|one| self.set.has_member(one));
-        let removal = lost.map(|one| ReplicaSetChange::Remove(*one));
+        let removal = lost.map(|one| ReplicaSetChange::Forget(*one));
         removal.or_else(|| self.newcomer().map(ReplicaSetChange::Add))
     }
 
@@ -353,7 +366,7 @@ impl Acknowledgements {
     }
 
     fn changed(&self, sessions: &Sessions) {
-        let sequence = sessions.held_by(self.required());
+        let sequence = sessions.held_by(self.required(), self.is_starting());
         let has_grown = self.sequence.swap(sequence, Ordering::AcqRel) < sequence;
         let has_change = self.next_change(sessions).is_some();
         if has_change {

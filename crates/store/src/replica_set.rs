@@ -21,6 +21,7 @@ pub const FIRST_EPOCH: u64 = 1;
 const EPOCH_KEY: u8 = b'e';
 const MEMBER_KEY: u8 = b'm';
 const REQUIRED_KEY: u8 = b'k';
+const UNSETTLED_KEY: u8 = b'u';
 
 /// The epochs of a history, the replicas that count, and how many of them must hold a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,37 @@ pub struct ReplicaSet {
     /// So many must hold a commit, as the log has it; 0: none.
     required: usize,
     members: BTreeSet<ReplicaId>,
+    /// The last change of the members, as long as the log does not say that it was acknowledged.
+    unsettled: Option<UnsettledChange>,
+}
+
+/// A change of the members of which a start does not know whether it was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnsettledChange {
+    Added(ReplicaId),
+    Removed(ReplicaId),
+}
+
+impl UnsettledChange {
+    fn value(self) -> [u8; 1 + REPLICA_ID_BYTES] {
+        let (kind, id) = match self {
+            UnsettledChange::Added(id) => (b'+', id),
+            UnsettledChange::Removed(id) => (b'-', id),
+        };
+        let mut value = [kind; 1 + REPLICA_ID_BYTES];
+        value[1..].copy_from_slice(&id);
+        value
+    }
+
+    fn of_value(value: &[u8]) -> Option<UnsettledChange> {
+        let (kind, id) = value.split_first()?;
+        let id = ReplicaId::try_from(id).ok()?;
+        match kind {
+            b'+' => Some(UnsettledChange::Added(id)),
+            b'-' => Some(UnsettledChange::Removed(id)),
+            _ => None,
+        }
+    }
 }
 
 /// Where a log ends: of two, the higher one has all that was acknowledged in the other.
@@ -125,6 +157,22 @@ impl ReplicaSet {
         self.members.contains(replica)
     }
 
+    /// Returns whether the log does not say that the last change of the members was acknowledged.
+    pub fn is_unsettled(&self) -> bool {
+        self.unsettled.is_some()
+    }
+
+    /// Returns the set before a change that is not known to be acknowledged: whoever lacks that
+    /// change asks these.
+    pub(crate) fn before_unsettled(&self) -> Option<ReplicaSet> {
+        let mut before = self.clone();
+        match before.unsettled.take()? {
+            UnsettledChange::Added(id) => before.members.remove(&id),
+            UnsettledChange::Removed(id) => before.members.insert(id),
+        };
+        Some(before)
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         self.members.len() < REPLICA_SET_MAX
     }
@@ -199,6 +247,7 @@ impl ReplicaSet {
                 let required = number(value, u64::from_le_bytes).unwrap_or(0);
                 self.required = usize::try_from(required).unwrap_or(usize::MAX);
             }
+            Some((&UNSETTLED_KEY, [])) => self.unsettled = UnsettledChange::of_value(value),
             _ => {}
         }
     }
@@ -207,10 +256,14 @@ impl ReplicaSet {
 /// A change of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaSetChange {
-    /// A replica counts from now on.
+    /// A replica counts from now on. To be followed by `Settle`.
     Add(ReplicaId),
-    /// A replica does not count any more.
+    /// A replica does not count any more, as an operator wants it. To be followed by `Settle`.
+    Forget(ReplicaId),
+    /// A replica does not count any more: the leader itself, or all of them.
     Remove(ReplicaId),
+    /// The last `Add` or `Forget` was acknowledged, or matters no more.
+    Settle,
     /// So many must hold a commit from now on.
     Require(usize),
     /// A new epoch begins, behind a sequence.
@@ -226,8 +279,18 @@ impl ReplicaSetChange {
     /// Hands the entries of the hidden index that it sets or removes to `push`.
     pub(crate) fn push(self, set: &ReplicaSet, push: &mut PushChange<'_>) -> Result<(), PushError> {
         match self {
-            ReplicaSetChange::Add(id) => push(&member_key(&id), Some(&[])),
+            ReplicaSetChange::Add(id) => {
+                push(&member_key(&id), Some(&[]))?;
+                let change = UnsettledChange::Added(id);
+                push(&[UNSETTLED_KEY], Some(&change.value()))
+            }
+            ReplicaSetChange::Forget(id) => {
+                push(&member_key(&id), None)?;
+                let change = UnsettledChange::Removed(id);
+                push(&[UNSETTLED_KEY], Some(&change.value()))
+            }
             ReplicaSetChange::Remove(id) => push(&member_key(&id), None),
+            ReplicaSetChange::Settle => push(&[UNSETTLED_KEY], None),
             ReplicaSetChange::Require(replicas) => {
                 push(&[REQUIRED_KEY], Some(&(replicas as u64).to_le_bytes()))
             }
@@ -301,6 +364,43 @@ mod tests {
         }
     }
 
+    /// What each change leaves in the index, twice.
+    #[test]
+    fn a_change_of_the_members_is_unsettled_until_the_log_says_more() {
+        let mut index: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut change = |change: ReplicaSetChange| {
+            let pushed = change.push(&ReplicaSet::default(), &mut |key, value| {
+                match value {
+                    Some(value) => index.insert(key.to_vec(), value.to_vec()),
+                    None => index.remove(key),
+                };
+                Ok(())
+            });
+            assert_eq!(pushed, Ok(()));
+            let mut set = ReplicaSet::default();
+            index.iter().for_each(|(key, value)| set.add(key, value));
+            set
+        };
+        let ids = |set: &ReplicaSet| set.members().copied().collect::<Vec<_>>();
+        for _ in 0..2 {
+            let set = change(ReplicaSetChange::Add(IDS[0]));
+            let before = set.before_unsettled().expect("nobody has acknowledged it");
+            assert_eq!((ids(&set), ids(&before)), (vec![IDS[0]], vec![]));
+            assert!(set.is_unsettled() && !before.is_unsettled());
+            let set = change(ReplicaSetChange::Settle);
+            assert_eq!((ids(&set), set.before_unsettled()), (vec![IDS[0]], None));
+            let set = change(ReplicaSetChange::Forget(IDS[0]));
+            let before = set.before_unsettled().expect("nobody has acknowledged it");
+            assert_eq!((ids(&set), ids(&before)), (vec![], vec![IDS[0]]));
+            change(ReplicaSetChange::Settle);
+            change(ReplicaSetChange::Add(IDS[1]));
+            let set = change(ReplicaSetChange::Settle);
+            assert!(!set.is_unsettled());
+            let set = change(ReplicaSetChange::Remove(IDS[1]));
+            assert_eq!((ids(&set), set.before_unsettled()), (vec![], None));
+        }
+    }
+
     #[test]
     fn who_is_not_counted_is_of_no_use() {
         let two = set(1, 2);
@@ -361,6 +461,7 @@ mod tests {
         });
         assert_eq!((pushed, removed), (Ok(()), vec![epoch_key(2)]));
         set.epochs.remove(&2);
+        set.add(&epoch_key(epoch), &1u64.to_le_bytes());
         for epoch in [FIRST_EPOCH, 2] {
             let place = LogPlace { epoch, sequence: 1 };
             let expected = PlaceError::UnknownEpoch { epoch, sequence: 1 };

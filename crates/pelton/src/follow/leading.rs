@@ -76,6 +76,7 @@ fn changes(
     // Without a requirement nobody knows who holds what.
     if is_anew || required == 0 {
         changes.extend(set.members().copied().map(ReplicaSetChange::Remove));
+        changes.extend(set.is_unsettled().then_some(ReplicaSetChange::Settle));
     }
     // A lower number is noted later, when so many as before hold what is there: until then a
     // further start must wait for them too.

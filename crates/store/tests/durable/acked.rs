@@ -142,7 +142,8 @@ fn count_from_the_start(store: &Store, rounds: &mut CommitLoop, clock: &mut Stan
     }
     let mailbox = rounds.register(Box::new(|| ()));
     let mut batch = store.write_batch();
-    let changes = [ONE, TWO].map(ReplicaSetChange::Add);
+    let [one, two] = [ONE, TWO].map(ReplicaSetChange::Add);
+    let changes = [one, two, ReplicaSetChange::Settle];
     let added = store.change_replica_set(&mut batch, &changes);
     assert_eq!(added, Ok(()));
     mailbox.submit(&mut batch);
@@ -595,9 +596,13 @@ fn a_lost_replica_is_forgotten_when_enough_of_the_others_hold_that_and_counts_wh
     let members = |leader: &Leader| leader.store.replica_set().members().len();
     for _ in 0..2 {
         let (one, two) = (leader.follower(ONE), leader.follower(TWO));
-        leader.acknowledge(&one);
-        leader.acknowledge(&two);
+        for _ in 0..2 {
+            // The second time that the first one was acknowledged.
+            leader.acknowledge(&one);
+            leader.acknowledge(&two);
+        }
         assert_eq!(members(&leader), 2);
+        assert!(!leader.store.replica_set().is_unsettled());
         assert_eq!(leader.store.forget_replicas(&[ONE, TWO]), [ONE, TWO]);
         leader.run();
         assert_eq!(members(&leader), 2, "who is connected stays");
@@ -607,6 +612,9 @@ fn a_lost_replica_is_forgotten_when_enough_of_the_others_hold_that_and_counts_wh
         assert_eq!(members(&leader), 2, "nobody holds it yet");
         leader.acknowledge(&one);
         assert_eq!(members(&leader), 1);
+        assert!(leader.store.replica_set().is_unsettled());
+        leader.acknowledge(&one);
+        assert!(!leader.store.replica_set().is_unsettled());
         leader.submit(b"k", b"v");
         leader.acknowledge(&one);
         assert_eq!(leader.told(), [Decision::Applied]);
@@ -644,4 +652,52 @@ fn the_set_of_replicas_changes_by_one_replica_at_a_time() {
         before = set;
     }
     assert!(before.members().len() > 2);
+}
+
+/// A leader writes that TWO counts too, and ends before anybody has that. Its next start waits for
+/// ONE, who knows of itself alone: it could be promoted by itself else.
+#[test]
+fn a_start_waits_for_those_who_lack_the_last_change_of_the_members_too() {
+    let disk = testkit::simulated_disk(94);
+    let mut leader = Leader::open(&disk, 1);
+    for round in 0..2 {
+        // Forgotten, so that it is to count again.
+        let one = leader.follower(ONE);
+        leader.acknowledge(&one);
+        assert!(leader.store.forget_replicas(&[TWO]).is_empty());
+        leader.run();
+        for _ in 0..3 {
+            leader.acknowledge(&one);
+        }
+        let set = leader.store.replica_set();
+        assert_eq!(
+            (set.members().len(), set.is_unsettled()),
+            (1, false),
+            "{round}"
+        );
+        let two = leader.follower(TWO);
+        assert_eq!(
+            leader.store.replica_set().members().len(),
+            1,
+            "nobody has it"
+        );
+        drop((one, two));
+        drop(leader);
+        disk.lose_power();
+        leader = Leader::open_noting(&disk, 1);
+        let set = leader.store.replica_set();
+        assert_eq!((set.members().len(), set.is_unsettled()), (2, true));
+        let two = leader.follower(TWO);
+        leader.acknowledge(&two);
+        assert!(
+            leader.store.awaits_replicas(),
+            "the newcomer alone is not enough"
+        );
+        let one = leader.follower(ONE);
+        leader.acknowledge(&one);
+        leader.acknowledge(&one);
+        assert!(!leader.store.awaits_replicas());
+        assert!(!leader.store.replica_set().is_unsettled());
+        drop((one, two));
+    }
 }

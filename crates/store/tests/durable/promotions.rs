@@ -536,7 +536,7 @@ fn no_answered_commit_is_lost_whoever_ends_and_whoever_is_promoted() {
     let (mut returned, mut forgotten, mut late) = (0, 0, 0);
     // More of them with PELTON_PROMOTION_WORLDS.
     let worlds = std::env::var("PELTON_PROMOTION_WORLDS").ok();
-    for seed in 0..worlds.map_or(60, |worlds| worlds.parse().expect("a number")) {
+    for seed in 0..worlds.map_or(200, |worlds| worlds.parse().expect("a number")) {
         let mut world = World::new(seed);
         println!("{:?}", world.random);
         for _ in 0..1_500 {
