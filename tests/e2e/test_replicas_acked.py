@@ -184,7 +184,9 @@ def test_two_replicas_are_two_folders_and_the_second_may_come_while_a_write_wait
                 with replica_of(binary, tmp_path / "two", port) as two:
                     serves(leader)
                     assert found(leader, b"old")
-                    put(channel, b"both")
+                    # Behind so many writes both count, and the log says that this was acknowledged.
+                    for _ in range(20):
+                        put(channel, b"both")
                     two.kill()
                 waiting = kv_pb2_grpc.KeyValueStub(channel).Put.future(
                     kv_pb2.PutRequest(key=b"waiting", value=b"v"), timeout=CALL_SECONDS
