@@ -54,11 +54,11 @@ protobuf::message! {
         8 data: bytes,
         /// That was all of it.
         9 complete: bool,
-        /// In the first message with a file: the epoch of the server. Who has confirmed a higher
-        /// one of this history takes no copy: it may have what the server has not.
-        10 epoch: uint64,
         /// With `written_bytes` and with `file`: as in FollowResponse.
         12 replica_ids: repeated bytes,
+        /// In the first message with a file: the epoch of the server. Who has confirmed a higher
+        /// one of this history takes no copy: it may have what the server has not.
+        13 epoch: uint64,
     }
 
     /// The message `FollowRequest`.

@@ -386,13 +386,16 @@ fn failures_are_counted_by_kind() {
             (FailureKind::Status(Code::NotFound as u8), 1),
             (FailureKind::Status(Code::Unavailable as u8), 2),
             (FailureKind::DeadlineExceeded, 1),
-            (FailureKind::NotBegun, 1),
             (FailureKind::ConnectionLost, 1),
             (FailureKind::BadAnswer, 2),
         ]
     );
-    assert_eq!((tally.failures(), tally.succeeded, tally.ended), (8, 2, 10));
-    assert_eq!(tally.latency_ns.len(), 2, "failed calls have no latency");
+    assert_eq!((tally.failures(), tally.succeeded, tally.ended), (7, 3, 10));
+    assert_eq!(
+        tally.refused, 1,
+        "right after the end of another, and made again"
+    );
+    assert_eq!(tally.latency_ns.len(), 3, "failed calls have no latency");
     let first = tally.first_failure.as_deref().expect("there was one");
     assert!(first.contains("go away"), "{first}");
     assert_eq!((tally.reconnects, server.connections()), (1, 2));
@@ -405,9 +408,9 @@ fn failures_are_counted_by_kind() {
     assert!(report.has_failures());
     let text = report.text();
     for part in [
-        "calls: 2 succeeded, 8 failed",
+        "calls: 3 succeeded, 7 failed",
         "failed: 2 × UNAVAILABLE",
-        "failed: 1 × refused by the server",
+        "  1 calls were refused by the server before it began with them",
         "failed: 1 × deadline passed here",
         "failed: 1 × connection lost",
         "failed: 2 × no answer to the request",

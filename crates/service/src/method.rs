@@ -755,6 +755,7 @@ mod tests {
             M::AdminDropRole,
             M::AdminConfirmEpoch,
             M::AdminPromote,
+            M::AdminForgetReplicas,
             M::ReplicationCopy,
             M::ReplicationFollow,
             M::ReplicationAcknowledge,

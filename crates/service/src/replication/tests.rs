@@ -196,7 +196,16 @@ fn who_cannot_follow_is_told_why() {
             assert_eq!(following.id(), own);
             server.shared.following = Some(Arc::clone(&following));
         }
-        for request in [request(&other, 0), request(&own, u64::MAX / 2)] {
+        let ahead = request(&own, u64::MAX / 2);
+        if !ids.is_empty() {
+            // What it lacks may come from its leader: nobody takes its copy for that.
+            let status = server.follow(&ahead).take_status();
+            assert_eq!(status.map(|status| status.code()), Some(Code::Unavailable));
+        }
+        for request in [request(&other, 0), ahead] {
+            if request.sequence > 0 && !ids.is_empty() {
+                continue;
+            }
             let mut fake = server.follow(&request);
             let sent = fake.take_sent();
             let [Sent::Message(message), Sent::Status(status)] = &sent[..] else {
