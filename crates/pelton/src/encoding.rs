@@ -1,7 +1,6 @@
 //! Bytes as text: keys on the command line, entries in a terminal, fields in JSON.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use base64::Engine as _;
@@ -32,6 +31,11 @@ pub fn decode_key(text: &OsStr, encoding: KeyEncoding) -> Result<Vec<u8>, Failur
     }
 }
 
+/// Two hexadecimal digits for each byte.
+pub fn encode_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The bytes of two hexadecimal digits each.
 pub fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_chunks::<2>();
@@ -48,10 +52,7 @@ pub fn decode_hex(text: &[u8]) -> Option<Vec<u8>> {
 pub fn show_key(key: &[u8], encoding: KeyEncoding) -> String {
     match encoding {
         KeyEncoding::Text | KeyEncoding::Escape => escape(key),
-        KeyEncoding::Hex => key.iter().fold(String::new(), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("a String takes what is written");
-            text
-        }),
+        KeyEncoding::Hex => encode_hex(key),
         KeyEncoding::Base64 => BASE64.encode(key),
     }
 }

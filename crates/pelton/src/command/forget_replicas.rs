@@ -4,8 +4,9 @@ use api::admin::ForgetReplicasRequest;
 use api::rpc::admin::ForgetReplicas;
 use serde_json::Value;
 
-use super::{Caller, hex};
+use super::Caller;
 use crate::arguments::ForgetReplicasArguments;
+use crate::encoding::encode_hex;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, object};
 
@@ -25,7 +26,11 @@ pub fn forget_replicas(arguments: &ForgetReplicasArguments) -> Result<Exit, Fail
         }
     })?;
     let message = reply.message();
-    let forgotten = message.replica_ids.iter().map_while(Result::ok).map(hex);
+    let forgotten = message
+        .replica_ids
+        .iter()
+        .map_while(Result::ok)
+        .map(encode_hex);
     let forgotten: Vec<String> = forgotten.collect();
     let mut output = Output::new(arguments.connection.output);
     if output.is_json() {

@@ -9,6 +9,7 @@ use net::Address;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::ImportArguments;
+use crate::encoding::encode_hex;
 use crate::exit::Failure;
 use crate::limits::{IMPORT_NOTE_BYTES, IMPORT_NOTE_MS};
 use crate::output;
@@ -170,7 +171,7 @@ impl NoteFile {
 
     /// Replaces the file as a whole: one that is half written would be none.
     fn write(&mut self) -> Result<(), Failure> {
-        self.note.last_key = self.last_key.as_deref().map(to_hex);
+        self.note.last_key = self.last_key.as_deref().map(encode_hex);
         self.written = Instant::now();
         let path = self.path.display();
         let failed = |error: io::Error| {
@@ -203,10 +204,6 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {
@@ -225,7 +222,7 @@ mod tests {
     #[test]
     fn keys_come_back_from_hexadecimal_digits() {
         for key in [&b""[..], b"\0\xff", b"key"] {
-            assert_eq!(from_hex(&to_hex(key)).as_deref(), Some(key));
+            assert_eq!(from_hex(&encode_hex(key)).as_deref(), Some(key));
         }
         for text in ["0", "0g", "é"] {
             assert_eq!(from_hex(text), None, "{text}");

@@ -156,11 +156,6 @@ impl Caller {
     }
 }
 
-/// Ids as they are shown.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The failure of a call that had so long.
 fn late_failure(address: &str, timeout: Duration, called: &str, error: &CallError) -> Failure {
     match call_failure(address, called, error) {

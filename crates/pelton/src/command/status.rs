@@ -13,9 +13,9 @@ use client::typed::Reply;
 use client::{CallError, Code};
 use serde_json::{Map, Value};
 
-use super::{Caller, echo, hex};
+use super::{Caller, echo};
 use crate::arguments::{ConnectionArguments, StatusArguments};
-use crate::encoding::escape;
+use crate::encoding::{encode_hex, escape};
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, counted, object};
@@ -301,12 +301,12 @@ fn insert_figures(fields: &mut Map<String, Value>, figures: &StatisticsResponse<
     let acknowledged = figures.acknowledged.as_ref().map(|acknowledged| {
         let followers = acknowledged.followers.iter().flatten().map(|follower| {
             Value::Object(object([
-                ("replica_id", hex(follower.replica_id).into()),
+                ("replica_id", encode_hex(follower.replica_id).into()),
                 ("sequence", follower.sequence.into()),
             ]))
         });
         let absent = acknowledged.absent.iter().map_while(Result::ok);
-        let absent = absent.map(|id| Value::from(hex(id)));
+        let absent = absent.map(|id| Value::from(encode_hex(id)));
         Value::Object(object([
             ("required", acknowledged.required.into()),
             ("sequence", acknowledged.sequence.into()),
@@ -387,7 +387,7 @@ fn acknowledged_lines(acknowledged: &AcknowledgedStatistics<'_>) -> Vec<String> 
         ));
     }
     lines.extend((acknowledged.followers.iter().flatten()).map(|follower| {
-        let id = hex(follower.replica_id);
+        let id = encode_hex(follower.replica_id);
         format!(
             "replica {id} has everything up to sequence {}",
             follower.sequence
@@ -398,7 +398,7 @@ fn acknowledged_lines(acknowledged: &AcknowledgedStatistics<'_>) -> Vec<String> 
             format!(
                 "replica {} counts and is not connected; if it is lost for good: pelton \
              forget-replicas",
-                hex(id)
+                encode_hex(id)
             )
         }),
     );

@@ -19,6 +19,7 @@ use wal::disk::RealDisk;
 use super::mark::{Promotion, ReplicaMark};
 use super::promise::{EpochPromise, NOBODY};
 use super::renewal::Renewal;
+use crate::encoding::encode_hex;
 use crate::limits::EPOCH_STEP_MAX;
 
 /// What a replica has confirmed, for the thread that follows.
@@ -222,7 +223,7 @@ impl EpochKeeper {
                 return Err(refused(&format!(
                     "the replica {} has everything up to sequence {} of epoch {}, and this one up \
                      to {} of {}: promote that one, so that nothing is lost",
-                    hex(&one.replica),
+                    encode_hex(&one.replica),
                     one.place.sequence,
                     one.place.epoch,
                     place.sequence,
@@ -273,8 +274,4 @@ fn not_noted(error: &io::Error) -> Status {
         Code::Unavailable,
         format!("the epoch cannot be noted in the data folder: {error}; try again"),
     )
-}
-
-fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use service::settings::tkrzw::DatabaseClass;
-use store::{CacheBounds, DatabaseId, Store};
+use service::settings::tkrzw::{DatabaseClass, database_of};
+use store::{CacheBounds, Store};
 
 use crate::durability::Durability;
 
@@ -175,10 +175,7 @@ impl PlannedDatabase {
 
     /// Has a cache in memory keep no more than it is to. One that lasts keeps all.
     pub(super) fn bound(&self, store: &Store) {
-        let id = match self.name.as_str() {
-            "" => Some(DatabaseId::DEFAULT),
-            name => store.database(name),
-        };
+        let id = database_of(&self.name, store);
         if self.class == DatabaseClass::Cache
             && let Some(id) = id
             && !store.bound_cache(id, self.bounds)
@@ -193,10 +190,7 @@ impl PlannedDatabase {
 
     /// Puts into the log what it is.
     pub(super) fn log(&self, index: usize, store: &Store) {
-        let id = match self.name.as_str() {
-            "" => Some(DatabaseId::DEFAULT),
-            name => store.database(name),
-        };
+        let id = database_of(&self.name, store);
         let durability = id
             .and_then(|id| store.config(id))
             .unwrap_or_default()

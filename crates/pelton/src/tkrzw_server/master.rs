@@ -16,11 +16,11 @@ use api::tkrzw::{ReplicateRequest, ReplicateResponse, ReplicatedOperation};
 use client::{Address, CallError, CallOptions, Channel, ChannelOptions, ConnectError, StreamStep};
 use protobuf::DecodeError;
 use server::{Applier, Server};
+use service::settings::tkrzw::database_of;
 use service::tkrzw_state::{MasterOrder, MasterOrders};
 use store::log::ORIGIN;
 use store::{
-    Condition, DatabaseId, Durability, Expiry, Mode, Operation, PushError, Refusal, Store,
-    WriteBatch,
+    Condition, Durability, Expiry, Mode, Operation, PushError, Refusal, Store, WriteBatch,
 };
 
 use super::timestamp_file::TimestampFile;
@@ -220,10 +220,7 @@ impl ReceivedUpdates {
         let name = usize::try_from(index).ok();
         let name = name.and_then(|index| plan.databases.get(index));
         let name = name.ok_or(MasterError::NoDatabase(index, plan.databases.len()))?;
-        let id = match name.as_str() {
-            "" => Some(DatabaseId::DEFAULT),
-            name => store.database(name),
-        };
+        let id = database_of(name, store);
         let found = id.and_then(|id| Some((id, store.config(id)?.durability)));
         let (id, durability) = found.ok_or_else(|| MasterError::Dropped(name.clone()))?;
         let batch = match durability {

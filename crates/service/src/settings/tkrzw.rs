@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use store::log::ORIGIN;
+use store::{DatabaseId, Store};
 
 use crate::tkrzw_state::{MasterOrders, TkrzwState};
 
@@ -50,6 +51,14 @@ impl TkrzwSettings {
             ORIGIN => self.server_id,
             origin => i32::try_from(origin).unwrap_or(self.server_id),
         }
+    }
+}
+
+/// Returns the database of a name of the settings; `None`: it was dropped.
+pub fn database_of(name: &str, store: &Store) -> Option<DatabaseId> {
+    match name {
+        "" => Some(DatabaseId::DEFAULT),
+        name => store.database(name),
     }
 }
 

@@ -22,6 +22,7 @@ use super::{Caller, in_database, late_failure, say_miss, wildcard_hint};
 use crate::arguments::{
     BlobArguments, BlobPlaceArguments, DeleteBlobArguments, ListBlobsArguments,
 };
+use crate::encoding::encode_hex;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, counted, object};
@@ -244,12 +245,7 @@ fn fields(blob: &BlobDescription<'_>) -> Map<String, Value> {
         fields.insert("content_type".into(), blob.content_type.into());
     }
     if !blob.sha256.is_empty() {
-        let hex: String = blob
-            .sha256
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        fields.insert("sha256".into(), hex.into());
+        fields.insert("sha256".into(), encode_hex(blob.sha256).into());
     }
     fields
 }

@@ -1,6 +1,5 @@
 //! `pelton blob uploads`
 
-use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::blob::{
@@ -10,6 +9,7 @@ use api::rpc::blob::{DiscardUploads, ListUploads};
 
 use super::super::{Caller, in_database, say_miss};
 use crate::arguments::UploadsArguments;
+use crate::encoding::encode_hex;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes, counted, object};
 
@@ -133,10 +133,7 @@ fn text_of_id(id: &[u8]) -> String {
     match std::str::from_utf8(id) {
         Ok("") => "-".to_owned(),
         Ok(text) if is_plain => text.to_owned(),
-        _ => id.iter().fold("0x".to_owned(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }),
+        _ => format!("0x{}", encode_hex(id)),
     }
 }
 

@@ -6,13 +6,12 @@ use client::ChannelOptions;
 use lab::{UploadFailure, UploadPlan, UploadReport, UploadRunError, UploadWay, run_uploads};
 
 use super::plan::{NO_DEADLINE, foreign_credentials};
-use super::print_lines;
-use crate::arguments::{GuploadLoadArguments, LoadFormat, OutputFormat};
+use super::print_as;
+use crate::arguments::GuploadLoadArguments;
 use crate::command::call_failure;
 use crate::command::tls::{client_tls, connect_failure};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::Output;
 
 /// What is called, in messages about it.
 const GRPC_METHOD: &str = "messaging.GuploadService/Upload";
@@ -30,15 +29,13 @@ pub fn load_gupload(
     let outcome = outcome.map_err(|error| failure(&plan, error))?;
     let nothing = || Failure::Failed(format!("no upload to {} has succeeded", plan.address));
     let report = UploadReport::new(plan.clone(), outcome).ok_or_else(nothing)?;
-    match arguments.target.format {
-        LoadFormat::Text => print_lines(&report.text())?,
-        LoadFormat::Csv => print_lines(&report.csv())?,
-        LoadFormat::Json => {
-            let mut output = Output::new(OutputFormat::Text);
-            output.object(report.fields())?;
-            output.end()?;
-        }
-    }
+    let format = arguments.target.format;
+    print_as(
+        format,
+        || report.text(),
+        || report.csv(),
+        || report.fields(),
+    )?;
     Ok(match (report.was_stopped(), report.has_failure()) {
         (true, _) => Exit::of_signal(),
         (false, true) => Exit::Miss,

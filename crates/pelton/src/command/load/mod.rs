@@ -14,6 +14,7 @@ mod services;
 use client::FramedStatus;
 use lab::{FailureKind, LoadPlan, Report, Requirement};
 use net::Address;
+use serde_json::{Map, Value};
 
 use crate::arguments::{LoadArguments, LoadFormat, LoadService, OutputFormat};
 use crate::exit::{Exit, Failure};
@@ -154,12 +155,29 @@ pub(super) fn print_lines(text: &str) -> Result<(), Failure> {
     output.end()
 }
 
-fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {
-    let mut output = Output::new(OutputFormat::Text);
+/// Prints a result in the form that is wanted.
+pub(super) fn print_as(
+    format: LoadFormat,
+    text: impl FnOnce() -> String,
+    csv: impl FnOnce() -> String,
+    fields: impl FnOnce() -> Map<String, Value>,
+) -> Result<(), Failure> {
     match format {
-        LoadFormat::Text => output.line(&report.text())?,
-        LoadFormat::Csv => output.line(report.csv().trim_end())?,
-        LoadFormat::Json => output.object(report.fields())?,
+        LoadFormat::Text => print_lines(&text()),
+        LoadFormat::Csv => print_lines(csv().trim_end()),
+        LoadFormat::Json => {
+            let mut output = Output::new(OutputFormat::Text);
+            output.object(fields())?;
+            output.end()
+        }
     }
-    output.end()
+}
+
+fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {
+    print_as(
+        format,
+        || report.text(),
+        || report.csv(),
+        || report.fields(),
+    )
 }

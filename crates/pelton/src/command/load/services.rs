@@ -9,16 +9,15 @@ use lab::{
 };
 
 use super::plan::{NO_DEADLINE, check_pin, foreign_credentials};
-use super::print_lines;
 use super::run::run;
+use super::{print_as, print_lines};
 use crate::arguments::{
-    KvstoreLoadArguments, LoadFormat, LoadKeys, LoadTarget, OutputFormat, PingConnections,
-    PingLoadArguments,
+    KvstoreLoadArguments, LoadFormat, LoadKeys, LoadTarget, PingConnections, PingLoadArguments,
 };
 use crate::command::tls::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, note};
+use crate::output::note;
 use crate::size::Span;
 
 /// Calls at a time of the article's client.
@@ -83,15 +82,13 @@ pub fn load_kvstore(
         arguments.blocking,
         arguments.simulate.0,
     );
-    match arguments.target.format {
-        LoadFormat::Text => print_lines(&report.text())?,
-        LoadFormat::Csv => print_lines(report.csv().trim_end())?,
-        LoadFormat::Json => {
-            let mut output = Output::new(OutputFormat::Text);
-            output.object(report.fields())?;
-            output.end()?;
-        }
-    }
+    let format = arguments.target.format;
+    print_as(
+        format,
+        || report.text(),
+        || report.csv(),
+        || report.fields(),
+    )?;
     super::verdict(report.report(), &arguments.target.address, &interrupt)
 }
 

@@ -4,7 +4,7 @@ use api::tkrzw::ReplicatedOperation;
 use store::log::{Record, RecordKind};
 use store::{DatabaseId, Store};
 
-use crate::settings::tkrzw::TkrzwSettings;
+use crate::settings::tkrzw::{TkrzwSettings, database_of};
 
 /// Which databases of the log are those that followers know by an index.
 #[derive(Debug)]
@@ -26,12 +26,10 @@ impl ReplicatedDatabases {
     /// Those that there are now.
     pub(super) fn now(settings: &TkrzwSettings, store: &Store) -> ReplicatedDatabases {
         let databases = settings.databases.iter();
-        let id_of = |name: &str| match name {
-            "" => Some(DatabaseId::DEFAULT),
-            name => store.database(name),
-        };
         ReplicatedDatabases {
-            ids: databases.map(|database| id_of(&database.name)).collect(),
+            ids: databases
+                .map(|database| database_of(&database.name, store))
+                .collect(),
         }
     }
 
