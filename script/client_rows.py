@@ -24,6 +24,11 @@ IN_FLIGHT = [1 << power for power in range(13)]
 QUICK_IN_FLIGHT = (1, 2, 64)
 CHANNELS = 8
 GOAL = 0.97
+# With so many in flight the CPU time a call of a pool is compared with that of `pelton load`, and
+# the calls a second of two threads with those of one.
+COMPARED_IN_FLIGHT = 128
+CPU_GOAL = 1.3
+TWO_THREADS_GOAL = 0.9
 # Beyond its own time, a client takes so long at most to connect and to let its last calls end.
 EXTRA_S = 30
 # When the sockets are looked at, in parts of the measured time: within it, whatever time a client
@@ -38,11 +43,19 @@ TRIES = 3
 PING = "Ydb.Debug.V1.DebugService/PingPlainGrpc"
 TITLES = {"get": "Get", "ping": "Ping"}
 
-# One column of the tables. Those with the same `program` are one client.
-Series = collections.namedtuple("Series", "name text program channels args")
+# One column of the tables. Those with the same `program` are one client; `more` are flags of its
+# own, and it is not measured with more than `most` calls in flight.
+Series = collections.namedtuple(
+    "Series", "name text program channels args more most", defaults=[(), IN_FLIGHT[-1]]
+)
+FUTURES = ("--face", "futures")
 SERIES = [
     Series("pelton-1", "`pelton load`, 1 connection", "pelton", 1, None),
     Series("pelton-8", "`pelton load`, 8 connections", "pelton", CHANNELS, None),
+    Series("pool-local", "`LocalPool`", "pool-client", 1, "same", ("--face", "local")),
+    Series("pool-futures", "`SharedPool`, futures", "pool-client", 1, "same", FUTURES),
+    Series("pool-two", "the same, 2 threads", "pool-client", 1, "same", (*FUTURES, "--threads", "2")),
+    Series("pool-blocking", "`SharedPool`, threads", "pool-client", 1, "same", ("--face", "blocking"), 64),
     Series("cpp-1", "gRPC C++, 1 channel", "grpc-cpp-client", 1, "same"),
     Series("cpp-same", "gRPC C++, 8, same arguments", "grpc-cpp-client", CHANNELS, "same"),
     Series("cpp-distinct", "gRPC C++, 8, distinct", "grpc-cpp-client", CHANNELS, "distinct"),
@@ -92,7 +105,7 @@ def client_command(bench, process, series, method, in_flight):
     if series.program != "pelton":
         shape = ["--method", method, "--in-flight", str(in_flight), "--channels", str(channels)]
         times = ["--warm-up", str(warm_up), "--seconds", str(seconds)]
-        more = ["--channel-args", series.args, "--keys", str(bench.KEYS)]
+        more = ["--channel-args", series.args, "--keys", str(bench.KEYS), *series.more]
         return bench.command(series.program, *shared, *shape, *times, *more)
     shape = ["--connections", str(channels), "--in-flight", str(in_flight // channels)]
     times = ["--warm-up", f"{warm_up}s", "--duration", f"{seconds}s"]
@@ -118,7 +131,7 @@ def measure_clients(bench, row):
         for _ in range(bench.options.runs):
             for in_flight in QUICK_IN_FLIGHT if bench.options.quick else IN_FLIGHT:
                 for series in SERIES:
-                    if bench.has(series.program):
+                    if bench.has(series.program) and in_flight <= series.most:
                         figures = quietest_run(bench, process, series, method, in_flight)
                         bench.record(cell_row(row, in_flight), series.name, figures)
 
@@ -465,9 +478,24 @@ def least_share_text(bench, row, series):
 
 
 def goal_lines(bench, row, goal_line):
-    [series] = [series for series in SERIES if series.name == "pelton-1"]
-    least = least_share(bench, row, series)
-    if least is None:
-        return []
-    text = f"{TITLES[row.options[0]]}, {series.text}: least share of the calls/s at half as many"
-    return [goal_line(text, least[0], GOAL, "", at_least=True)]
+    named = {series.name: series for series in SERIES}
+    title = TITLES[row.options[0]]
+    lines = []
+    for name in ("pelton-1", "pool-local", "pool-futures"):
+        if least := least_share(bench, row, named[name]):
+            text = f"{title}, {named[name].text}: least share of the calls/s at half as many"
+            lines.append(goal_line(text, least[0], GOAL, "", at_least=True))
+    compared = f"{title}, {COMPARED_IN_FLIGHT} in flight"
+
+    def ratio(name, other, key):
+        figures = [middle(bench, row, COMPARED_IN_FLIGHT, named[it], key) for it in (name, other)]
+        return None if None in figures else figures[0] / figures[1]
+
+    for name in ("pool-local", "pool-futures"):
+        if cpu := ratio(name, "pelton-1", "own_us"):
+            text = f"{compared}, {named[name].text}: CPU a call, of that of `pelton load`"
+            lines.append(goal_line(text, cpu, CPU_GOAL, ""))
+    if rate := ratio("pool-two", "pool-futures", "calls_per_s"):
+        text = f"{compared}, `SharedPool` on one CPU: calls/s of 2 threads, of those of 1"
+        lines.append(goal_line(text, rate, TWO_THREADS_GOAL, "", at_least=True))
+    return lines

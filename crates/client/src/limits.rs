@@ -171,6 +171,13 @@ pub const SHARED_KEPT_CAPACITY_BYTES: usize = 16 << 10;
 /// looks whether there are any.
 pub const SHARED_LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// Calls of futures that a shared pool writes at once as they begin: with so many in flight,
+/// further ones are left for a moment, so that one write takes what tasks begin together.
+pub const SHARED_WRITTEN_AT_ONCE: usize = 8;
+
+/// How long a call of a future is left at most before it is written.
+pub const SHARED_LONGEST_LEFT: Duration = Duration::from_micros(50);
+
 /// Messages that a stream of a shared pool has taken from its caller and no connection has taken:
 /// so many bytes, and one message. A sender that is faster than its server waits.
 pub const SHARED_STREAM_SEND_BYTES: usize = 64 << 10;

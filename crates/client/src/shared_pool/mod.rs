@@ -11,6 +11,7 @@
 
 mod call;
 mod call_table;
+mod deferral;
 mod driver;
 mod future;
 mod message_queue;
@@ -37,6 +38,7 @@ use crate::limits;
 use crate::local_pool::{LocalPool, LocalPoolOptions, no_epoll};
 use crate::pool::{PoolCall, PoolStatistics};
 use call::SharedCall;
+use deferral::Deferral;
 use driver::PoolDriver;
 use protocol::{CallPhase, Combiner, Follower, Leadership};
 use submission::Submission;
@@ -79,6 +81,7 @@ struct PoolHandle {
 struct SharedState {
     combiner: Combiner<PoolDriver, Submission>,
     leadership: Leadership<dyn Follower + Send + Sync>,
+    deferral: Deferral,
     /// Only for the leader.
     poller: Mutex<OutgoingPoller>,
     waker: OutgoingWaker,
@@ -116,6 +119,7 @@ impl SharedPool {
         let shared = Arc::new(SharedState {
             combiner: Combiner::new(driver, limits::SHARED_SUBMISSIONS),
             leadership: Leadership::new(),
+            deferral: Deferral::new(),
             poller: Mutex::new(poller),
             waker,
             futures: AtomicUsize::new(0),
@@ -167,11 +171,18 @@ impl SharedPool {
 
     /// Calls a unary method. The call has begun when this returns; dropping the future cancels it.
     /// Any executor can poll it.
+    ///
+    /// With several calls of futures in flight, further ones are written together, after
+    /// [`SHARED_LONGEST_LEFT`](crate::limits::SHARED_LONGEST_LEFT) at most.
     pub fn unary_future(&self, call: &PoolCall<'_>, request: &[u8]) -> UnaryFuture {
         let shared = &self.handle.shared;
         let own = shared.prepare(call, request);
-        shared.futures.fetch_add(1, Ordering::SeqCst);
-        shared.submit(Submission::Begin(Arc::clone(&own)), None);
+        let others = shared.futures.fetch_add(1, Ordering::SeqCst);
+        let begin = Submission::Begin(Arc::clone(&own));
+        match others < limits::SHARED_WRITTEN_AT_ONCE {
+            true => shared.submit(begin, None),
+            false => shared.leave(begin),
+        }
         self.wake_reactor();
         UnaryFuture::new(self.clone(), own)
     }
@@ -266,6 +277,15 @@ impl SharedState {
         });
     }
 
+    /// Leaves a submission for the leader, or works for all if there is no room for it.
+    fn leave(&self, submission: Submission) {
+        match self.combiner.leave(submission) {
+            Err(submission) => self.submit(submission, None),
+            Ok(()) if self.deferral.leave() => self.waker.wake(),
+            Ok(()) => {}
+        }
+    }
+
     /// Locks the driver, runs `first`, and takes what was submitted meanwhile.
     fn with_driver<R>(
         &self,
@@ -298,9 +318,13 @@ impl SharedState {
         if own.is_some_and(CallPhase::is_done) {
             return;
         }
-        let wait_ns = wait_ns.unwrap_or(u64::MAX).min(longest_ns);
+        let mut wait_ns = wait_ns.unwrap_or(u64::MAX).min(longest_ns);
+        if !self.deferral.begin_waiting() {
+            wait_ns = wait_ns.min(limits::SHARED_LONGEST_LEFT.as_nanos() as u64);
+        }
         let waited = poller.wait((wait_ns != u64::MAX).then_some(wait_ns));
         debug_assert!(waited.is_ok(), "the epoll set is valid: {waited:?}");
+        self.deferral.end_waiting();
         with_turn(own, |turn| {
             let turn = RefCell::new(turn);
             self.combiner.with(

@@ -38,6 +38,12 @@ impl<D, T> Combiner<D, T> {
         self.serve(work);
     }
 
+    /// Submits something that whoever works next takes along; who submits must see to it that
+    /// somebody does. Returns it if there is no room.
+    pub(super) fn leave(&self, item: T) -> Result<(), T> {
+        self.submissions.push(item)
+    }
+
     /// Works until no submission is left, unless another thread combines.
     pub(super) fn serve(&self, mut work: impl FnMut(&mut D, &SubmissionQueue<T>)) {
         loop {

@@ -1,4 +1,4 @@
-//! The flags, which are those of the other clients: see peers/README.md.
+//! The flags: see peers/README.md.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 const USAGE: &str = "\
-usage: tonic-client [OPTION ...]
+usage: CLIENT [OPTION ...]
 
 Options
   --address HOST:PORT       the server (127.0.0.1:1978)
@@ -15,6 +15,8 @@ Options
   --channels N              channels (1)
   --channel-args same|distinct
                             no difference here: each channel has its own connection (same)
+  --face NAME               how a client calls that knows several ways
+  --threads N               threads of such a client (1)
   --keys N                  get: keys are numbered from 0 to N-1 (100000)
   --warm-up SECONDS         run so long before measuring (0.5)
   --seconds SECONDS         measure so long (2)
@@ -22,7 +24,7 @@ Options
 ";
 
 /// What is called.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// A key of the store.
     Get,
@@ -53,6 +55,7 @@ impl FromStr for Method {
 }
 
 /// One run.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Host and port of the server.
     pub address: String,
@@ -64,6 +67,10 @@ pub struct Options {
     pub channels: usize,
     /// `same` or `distinct`; only repeated in the result.
     pub channel_args: String,
+    /// How a client calls that knows several ways; empty: not said.
+    pub face: String,
+    /// Threads of such a client.
+    pub threads: usize,
     /// Keys are numbered from 0 to this less 1.
     pub keys: u64,
     /// Time before measuring.
@@ -82,6 +89,8 @@ pub fn parse() -> Result<Options, lexopt::Error> {
         in_flight: 1,
         channels: 1,
         channel_args: "same".into(),
+        face: String::new(),
+        threads: 1,
         keys: 100_000,
         warm_up: Duration::from_millis(500),
         duration: Duration::from_secs(2),
@@ -95,6 +104,8 @@ pub fn parse() -> Result<Options, lexopt::Error> {
             Long("in-flight") => options.in_flight = parser.value()?.parse()?,
             Long("channels") => options.channels = parser.value()?.parse()?,
             Long("channel-args") => options.channel_args = parser.value()?.parse_with(args)?,
+            Long("face") => options.face = parser.value()?.string()?,
+            Long("threads") => options.threads = parser.value()?.parse()?,
             Long("keys") => options.keys = parser.value()?.parse()?,
             Long("warm-up") => options.warm_up = parser.value()?.parse_with(seconds)?,
             Long("seconds") => options.duration = parser.value()?.parse_with(seconds)?,
@@ -106,7 +117,8 @@ pub fn parse() -> Result<Options, lexopt::Error> {
             other => return Err(other.unexpected()),
         }
     }
-    if options.in_flight == 0 || options.channels == 0 || options.keys == 0 {
+    let counts = [options.in_flight, options.channels, options.threads];
+    if counts.contains(&0) || options.keys == 0 {
         return Err("numbers begin at 1".into());
     }
     Ok(options)
