@@ -319,7 +319,7 @@ def client_lines(bench):
         for (row, _), cell in bench.results.items()
         if row.startswith("client-")
         for figures in cell
-        if "client" in figures
+        if "client" in figures and figures["client"] != "Pelton"
     }
     lines = [f"- Other clients: {', '.join(sorted(versions)) or 'none'}"]
     shares = [

@@ -11,11 +11,20 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import stubs  # noqa: E402
 
-# They start what they measure themselves, each with the driver that it wants: once is enough.
-if os.environ.get("PELTON_TEST_DRIVER") == "blocking":
-    collect_ignore = [
-        f"e2e/test_lab_{name}.py" for name in ("diagnose", "scenario", "sweep")
-    ]
+# Tests of commands and of what servers do at a start, for which the driver of the server makes no
+# difference: script/test runs them once, beside the others with each driver.
+ONCE = """
+    backup blob_resume download_targets import_tkrzw interrupted lab_diagnose lab_scenario lab_sweep
+    lab_tap load load_framed load_gupload load_method messages monitoring_files packaging profiles
+    promote replica_faults replicas_tls self_check slips_with_tokens terminal token_recovery top
+"""
+ONCE_FILES = [f"e2e/test_{name}.py" for name in ONCE.split()]
+if os.environ.get("PELTON_TEST_PART") == "drivers":
+    collect_ignore = ONCE_FILES
+elif os.environ.get("PELTON_TEST_PART") == "once":
+    here = pathlib.Path(__file__).resolve().parent
+    every_file = [str(path.relative_to(here)) for path in here.glob("e2e/test_*.py")]
+    collect_ignore = sorted(set(every_file) - set(ONCE_FILES))
 
 # The proto files of the repository are compiled anew for every run, so that the tests speak what
 # users speak.

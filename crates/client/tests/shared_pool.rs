@@ -10,9 +10,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use client::{CallError, Code, NotBegun, PoolCall, UnaryFuture};
+use client::{CallError, Code, NotBegun, PoolCall, SharedPool, UnaryFuture};
 use sharing::{assert_nothing_left, call, pool};
 
 #[test]
@@ -50,6 +50,69 @@ fn many_threads_and_futures_each_have_their_own_answers() {
     assert_eq!(pool.statistics().counters.succeeded, 2400);
     drop(pool);
     server.join().expect("it ends with the connections");
+}
+
+#[test]
+fn what_futures_begin_together_is_written_together() {
+    let (pool, server) = pool(1);
+    pool.unary(&call("/t.T/Echo"), b"x")
+        .expect("it is answered");
+    for _ in 0..2 {
+        let before = pool.statistics().traffic.writes;
+        let echoes: Vec<UnaryFuture> = (0..1000_u32)
+            .map(|number| pool.unary_future(&call("/t.T/Echo"), &number.to_be_bytes()))
+            .collect();
+        for (number, echo) in (0..1000_u32).zip(echoes) {
+            let answer = pollster::block_on(echo);
+            assert_eq!(answer.expect("it is answered"), number.to_be_bytes());
+        }
+        let writes = pool.statistics().traffic.writes - before;
+        assert!(writes < 300, "{writes} writes for 1000 calls");
+    }
+    assert_nothing_left(&pool);
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+/// Begins more calls than are written at once, and asks for nothing but whether they have ended.
+fn assert_calls_go_without_being_polled(pool: &SharedPool) {
+    let mut echoes: Vec<UnaryFuture> = (0..30)
+        .map(|number| pool.unary_future(&call("/t.T/Echo"), &[number]))
+        .collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while !echoes.is_empty() {
+        assert!(Instant::now() < give_up, "{} have not ended", echoes.len());
+        thread::sleep(Duration::from_millis(5));
+        echoes.retain_mut(|echo| match pin!(echo).poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready(answer) => {
+                answer.expect("it is answered");
+                false
+            }
+        });
+    }
+}
+
+#[test]
+fn what_was_left_is_written_though_the_leader_waits_for_long() {
+    let (pool, server) = pool(1);
+    let silent = PoolCall {
+        timeout_ns: Some(1_000_000_000),
+        ..call("/t.T/Silent")
+    };
+    for _ in 0..2 {
+        // The pool's own thread leads, then one that waits for a call of its own.
+        assert_calls_go_without_being_polled(&pool);
+        thread::scope(|scope| {
+            scope.spawn(|| pool.unary(&silent, b"x").expect_err("nothing is answered"));
+            thread::sleep(Duration::from_millis(100));
+            assert_calls_go_without_being_polled(&pool);
+        });
+    }
+    assert_nothing_left(&pool);
+    drop(pool);
+    server.join().expect("it ends with the connection");
 }
 
 #[test]

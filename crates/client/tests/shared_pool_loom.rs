@@ -1,6 +1,8 @@
 //! The protocol of the shared pool in all orders of its steps that differ, with at most three
 //! threads that are interrupted at most three times.
 
+#[path = "../src/shared_pool/deferral.rs"]
+mod deferral;
 #[path = "../src/shared_pool/protocol.rs"]
 #[allow(dead_code, reason = "not all of it has an order worth going through")]
 mod protocol;
@@ -63,11 +65,12 @@ mod sync {
     }
 }
 
-use loom::sync::Arc;
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, Thread};
 
+use deferral::Deferral;
 use protocol::{CallPhase, Combiner, Follower, Leadership};
-use sync::SubmissionQueue;
+use sync::{SubmissionQueue, lock};
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -128,6 +131,72 @@ fn no_submission_is_left_behind() {
 #[test]
 fn no_submission_is_left_behind_by_a_full_queue() {
     no_submission_is_left(1);
+}
+
+/// What wakes the leader in the kernel: also one that waits only afterwards. (An `unpark` of loom
+/// is lost by a thread that waits for a lock.)
+#[derive(Default)]
+struct Alarm {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Alarm {
+    fn set(&self) {
+        *lock(&self.is_set) = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut is_set = lock(&self.is_set);
+        while !std::mem::take(&mut *is_set) {
+            is_set = self.changed.wait(is_set).expect("nobody panics");
+        }
+    }
+}
+
+/// Waits as the leader does, but for ever where it waits for long, until so much was taken.
+fn lead(combiner: &Combiner<u32, u32>, deferral: &Deferral, alarm: &Alarm, expected: u32) {
+    // A wait that is not long is over by time.
+    while combiner.with(|total, _| *total, count) < expected {
+        if deferral.begin_waiting() {
+            alarm.wait();
+        }
+        deferral.end_waiting();
+        combiner.with(count, count);
+    }
+}
+
+/// Whoever leaves something finds the leader, and wakes it if it waits for long.
+fn nothing_that_was_left_stays(callers: u32, each: u32) {
+    model(move || {
+        let combiner = Arc::new(Combiner::new(0, 4));
+        let deferral = Arc::new(Deferral::new());
+        let alarm = Arc::new(Alarm::default());
+        for _ in 0..callers {
+            let (combiner, deferral) = (Arc::clone(&combiner), Arc::clone(&deferral));
+            let alarm = Arc::clone(&alarm);
+            thread::spawn(move || {
+                for _ in 0..each {
+                    combiner.leave(1).expect("there is room");
+                    if deferral.leave() {
+                        alarm.set();
+                    }
+                }
+            });
+        }
+        lead(&combiner, &deferral, &alarm, callers * each);
+    });
+}
+
+#[test]
+fn nothing_that_one_caller_left_stays() {
+    nothing_that_was_left_stays(1, 2);
+}
+
+#[test]
+fn nothing_that_two_callers_left_stays() {
+    nothing_that_was_left_stays(2, 1);
 }
 
 struct Caller {

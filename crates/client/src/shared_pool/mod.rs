@@ -189,7 +189,14 @@ impl SharedPool {
 
     /// Returns what is in flight, what waits and why, and what was counted.
     pub fn statistics(&self) -> PoolStatistics {
-        self.handle.shared.with_driver(None, PoolDriver::statistics)
+        let shared = &self.handle.shared;
+        // What was left counts.
+        with_turn(None, |turn| {
+            shared
+                .combiner
+                .serve(|driver, queue| driver.turn(queue, turn));
+        });
+        shared.with_driver(None, PoolDriver::statistics)
     }
 
     /// Takes no new calls from now on, in any clone. Those that run may go on for `grace`.

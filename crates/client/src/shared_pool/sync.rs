@@ -1,7 +1,7 @@
 //! What [`super::protocol`] and [`super::deferral`] are made of, where threads are real.
 
 use std::sync::TryLockError;
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+pub(super) use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub(super) use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(super) use crossbeam_queue::ArrayQueue as SubmissionQueue;
