@@ -12,6 +12,8 @@ pub enum Distribution {
     Zipf(f64),
     /// One after the other, then from the start again.
     Sequential,
+    /// The newest most often, then as [`Distribution::Zipf`] with this exponent.
+    Latest(f64),
 }
 
 /// Chooses numbers of keys, from 0 to `count` - 1.
@@ -25,6 +27,7 @@ pub struct KeyChooser {
 enum Way {
     Uniform,
     Zipf(Zipf),
+    Latest(Zipf),
     Sequential { next: u64, step: u64 },
 }
 
@@ -40,6 +43,7 @@ impl KeyChooser {
         let way = match distribution {
             Distribution::Uniform => Way::Uniform,
             Distribution::Zipf(exponent) => Way::Zipf(Zipf::new(count, exponent)),
+            Distribution::Latest(exponent) => Way::Latest(Zipf::new(count, exponent)),
             Distribution::Sequential => Way::Sequential {
                 next: thread as u64 % count,
                 step: threads as u64 % count,
@@ -48,10 +52,12 @@ impl KeyChooser {
         KeyChooser { count, way }
     }
 
-    /// The next key's number.
+    /// The next key's number. `newer` keys have come to the first ones, and only
+    /// [`Distribution::Latest`] chooses them.
     #[inline]
-    pub fn next(&mut self, random: &mut Random) -> u64 {
+    pub fn next(&mut self, random: &mut Random, newer: u64) -> u64 {
         match &mut self.way {
+            Way::Latest(zipf) => self.count + newer - 1 - zipf.next(random),
             Way::Uniform => random.below(self.count),
             Way::Zipf(zipf) => zipf.next(random),
             Way::Sequential { next, step } => {
@@ -172,16 +178,16 @@ mod tests {
         let mut seen: Vec<u64> = (0..3)
             .flat_map(|thread| {
                 let mut keys = KeyChooser::new(Distribution::Sequential, 12, thread, 3);
-                (0..4).map(|_| keys.next(&mut random)).collect::<Vec<_>>()
+                (0..4).map(|_| keys.next(&mut random, 0)).collect::<Vec<_>>()
             })
             .collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..12).collect::<Vec<_>>());
         let mut both = KeyChooser::new(Distribution::Sequential, 2, 1, 2);
-        let seen: Vec<u64> = (0..4).map(|_| both.next(&mut random)).collect();
+        let seen: Vec<u64> = (0..4).map(|_| both.next(&mut random, 0)).collect();
         assert_eq!(seen, [1, 0, 1, 0]);
         let mut one = KeyChooser::new(Distribution::Sequential, 1, 0, 1);
-        assert_eq!((one.next(&mut random), one.next(&mut random)), (0, 0));
+        assert_eq!((one.next(&mut random, 0), one.next(&mut random, 0)), (0, 0));
     }
 
     /// Every tenth of the keys gets a tenth of the draws.
@@ -191,7 +197,7 @@ mod tests {
         let mut keys = KeyChooser::new(Distribution::Uniform, 1_000, 0, 1);
         let mut tenths = [0_u64; 10];
         for _ in 0..100_000 {
-            tenths[keys.next(&mut random) as usize / 100] += 1;
+            tenths[keys.next(&mut random, 0) as usize / 100] += 1;
         }
         assert!(
             tenths.iter().all(|&times| times.abs_diff(10_000) < 600),

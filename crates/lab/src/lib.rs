@@ -75,5 +75,6 @@ pub use verdict::Verdict;
 pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};
 pub use workload::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, MethodRequests, Mix,
-    MixError, PeltonLoad, PeltonShape, PeltonWorkload, Ping, RequestOrder, SameRequest, Workload,
+    MixError, MixOperation, PeltonLoad, PeltonShape, PeltonWorkload, Ping, RequestOrder,
+    SameRequest, Workload, Ycsb,
 };

@@ -37,6 +37,9 @@ pub const MAX_KNOWN_KEYS: usize = 1 << 20;
 /// earnest.
 pub const MAX_KEYS: u64 = 1 << 40;
 
+/// Entries of the longest Scan of a mix, as in workload E of YCSB.
+pub const SCAN_ENTRIES: u64 = 100;
+
 /// How many means the largest of exponentially distributed sizes has: one in 22 000 is cut.
 pub const EXPONENTIAL_MAX_MEANS: usize = 10;
 

@@ -77,13 +77,18 @@ fn sizes_have_a_mean_and_a_maximum() {
 }
 
 #[test]
-fn only_mixes_with_gets_read() {
-    for (mix, has_gets) in [
+fn only_some_mixes_read() {
+    for (mix, has_reads) in [
         ("get=1,put=99", true),
         ("put=100", false),
         ("delete=100", false),
+        ("insert=90,scan=10", true),
     ] {
-        assert_eq!(mix.parse::<Mix>().expect(mix).has_gets(), has_gets, "{mix}");
+        assert_eq!(
+            mix.parse::<Mix>().expect(mix).has_reads(),
+            has_reads,
+            "{mix}"
+        );
     }
 }
 

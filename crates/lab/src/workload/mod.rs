@@ -1,6 +1,8 @@
 //! What is called, with what, and what the answers must look like.
 
+mod follow_up;
 mod kvstore;
+mod mix;
 mod pelton;
 mod ping;
 mod requests;
@@ -9,7 +11,8 @@ mod same;
 pub use kvstore::{
     KINDS as KVSTORE_KINDS, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload,
 };
-pub use pelton::{Mix, MixError, PeltonLoad, PeltonWorkload, Shape as PeltonShape};
+pub use mix::{Mix, MixError, MixOperation, Ycsb};
+pub use pelton::{PeltonLoad, PeltonWorkload, Shape as PeltonShape};
 pub use ping::Ping;
 pub use requests::{MethodRequests, RequestOrder};
 pub use same::SameRequest;

@@ -1,102 +1,24 @@
 //! Calls of `pelton.v1.KeyValue`.
 
-use std::fmt;
-use std::str::FromStr;
-
 use api::keyvalue::{
     self, AppendOperation, AppendRequest, AppendResponse, BatchMode, BatchRequest, BatchResponse,
     DeleteOperation, DeleteRequest, DeleteResponse, GetOperation, GetRequest, GetResponse,
-    IncrementOperation, IncrementRequest, IncrementResponse, OperationBody, OperationKind,
-    PipeAnswers, PipeRequest, PipeResponse, PutOperation, PutRequest, PutResponse,
+    IncrementOperation, IncrementRequest, IncrementResponse, KeyRange, Keys, OperationBody,
+    OperationKind, PipeAnswers, PipeRequest, PipeResponse, PutOperation, PutRequest, PutResponse,
+    ScanPage, ScanRequest,
 };
 use client::SharedBytes;
 use protobuf::writer;
 
 use super::Workload;
+use super::follow_up::FollowUp;
+use super::mix::{Mix, MixOperation};
+use crate::failure::FailureKind;
 use crate::keys::{Distribution, KeyChooser, KeyFormat};
 use crate::limits;
 use crate::random::Random;
 use crate::values::{ValueSizes, Values};
 use crate::verdict::Verdict;
-
-/// Which operations in which proportion: `get=90,put=10`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mix {
-    /// Operations with their shares in percent, which add up to 100.
-    shares: Vec<(OperationKind, u64)>,
-}
-
-impl Mix {
-    /// Whether keys are read, so that it matters whether they are there.
-    pub fn has_gets(&self) -> bool {
-        self.shares
-            .iter()
-            .any(|(kind, _)| *kind == OperationKind::Get)
-    }
-}
-
-/// Why a text is no mix. Each says what the right form is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MixError {
-    /// A part is not `operation=percent`.
-    #[error("`{0}` is no part of a mix; write get=90,put=10")]
-    BadPart(String),
-    /// There is no such operation.
-    #[error("there is no operation `{0}`; write get, put, delete, append or incr")]
-    UnknownOperation(String),
-    /// An operation stands there twice.
-    #[error("`{0}` stands there twice")]
-    Twice(String),
-    /// The shares do not add up to 100.
-    #[error("the shares are percent and add up to {0}, not to 100")]
-    BadSum(u64),
-}
-
-const NAMES: [(&str, OperationKind); 5] = [
-    ("get", OperationKind::Get),
-    ("put", OperationKind::Put),
-    ("delete", OperationKind::Delete),
-    ("append", OperationKind::Append),
-    ("incr", OperationKind::Increment),
-];
-
-impl FromStr for Mix {
-    type Err = MixError;
-
-    fn from_str(text: &str) -> Result<Mix, MixError> {
-        let mut shares: Vec<(OperationKind, u64)> = Vec::new();
-        for part in text.split(',') {
-            let bad = || MixError::BadPart(part.trim().into());
-            let (name, percent) = part.split_once('=').ok_or_else(bad)?;
-            let percent: u64 = percent.trim().parse().map_err(|_| bad())?;
-            let name = name.trim();
-            let known = NAMES.iter().find(|(known, _)| *known == name);
-            let (_, kind) = known.ok_or_else(|| MixError::UnknownOperation(name.into()))?;
-            if shares.iter().any(|(other, _)| other == kind) {
-                return Err(MixError::Twice(name.into()));
-            }
-            shares.push((*kind, percent));
-        }
-        let sum = shares
-            .iter()
-            .fold(0_u64, |sum, (_, percent)| sum.saturating_add(*percent));
-        if sum != 100 {
-            return Err(MixError::BadSum(sum));
-        }
-        Ok(Mix { shares })
-    }
-}
-
-impl fmt::Display for Mix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (kind, percent)) in self.shares.iter().enumerate() {
-            let name = NAMES.iter().find(|(_, other)| other == kind);
-            let comma = if index > 0 { "," } else { "" };
-            write!(f, "{comma}{}={percent}", name.map_or("", |(name, _)| name))?;
-        }
-        Ok(())
-    }
-}
 
 /// How operations are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +63,20 @@ impl PeltonLoad {
                 self.keys, self.key_bytes
             ));
         }
+        if self.mix.has(MixOperation::Insert) && u128::from(self.keys) * 3 > format.distinct() {
+            return Some(format!(
+                "{} keys, as many counters and what is inserted do not fit into keys of {} bytes; \
+                 take larger keys",
+                self.keys, self.key_bytes
+            ));
+        }
+        if let (Some(alone), Shape::Batch(_) | Shape::Pipe(_)) =
+            (self.mix.first_alone(), self.shape)
+        {
+            return Some(format!(
+                "`{alone}` goes in a call of its own; leave out --batch and --pipe"
+            ));
+        }
         match self.shape {
             Shape::Batch(0) | Shape::Pipe(0) => Some("a batch has at least one operation".into()),
             Shape::Batch(count) | Shape::Pipe(count) if count > limits::MAX_BATCH => {
@@ -156,14 +92,27 @@ impl PeltonLoad {
     /// The load that stores every key once, in Batches.
     pub fn fill(&self, records_per_call: usize) -> PeltonLoad {
         PeltonLoad {
-            mix: Mix {
-                shares: vec![(OperationKind::Put, 100)],
-            },
+            mix: Mix::puts(),
             shape: Shape::Batch(records_per_call),
             distribution: Distribution::Sequential,
             ..self.clone()
         }
     }
+}
+
+/// A call that was chosen, and is to be encoded.
+#[derive(Clone, Copy, Debug)]
+struct ChosenCall {
+    method: CallMethod,
+    /// Of its key.
+    number: u64,
+    ticket: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum CallMethod {
+    Operation(OperationKind),
+    Scan,
 }
 
 /// One thread's part of a [`PeltonLoad`].
@@ -174,7 +123,10 @@ pub struct PeltonWorkload {
     keys: KeyChooser,
     values: Values,
     random: Random,
-    chosen: OperationKind,
+    follow_up: FollowUp,
+    /// Numbers of the keys that this thread inserts: the first, and how far the next one is.
+    inserted: (u64, u64),
+    chosen: ChosenCall,
     key: Vec<u8>,
 }
 
@@ -188,46 +140,110 @@ impl PeltonWorkload {
             keys: KeyChooser::new(load.distribution, load.keys, thread, threads),
             values: Values::new(load.values, &mut random),
             random,
-            chosen: OperationKind::Get,
+            follow_up: FollowUp::default(),
+            inserted: (thread as u64, threads as u64),
+            chosen: ChosenCall {
+                method: CallMethod::Operation(OperationKind::Get),
+                number: 0,
+                ticket: 0,
+            },
             key: Vec::new(),
         }
     }
 
     #[inline]
-    fn choose_operation(&mut self) -> OperationKind {
+    fn choose_operation(&mut self) -> MixOperation {
         if let [(only, _)] = self.load.mix.shares[..] {
             return only;
         }
         let mut point = self.random.below(100);
-        for &(kind, percent) in &self.load.mix.shares {
+        for &(operation, percent) in &self.load.mix.shares {
             if point < percent {
-                return kind;
+                return operation;
             }
             point -= percent;
         }
         unreachable!("the shares add up to 100")
     }
 
-    /// Chooses the key of an operation of a kind.
+    /// Chooses a call of one operation.
     #[inline]
-    fn choose_key(&mut self, kind: OperationKind) {
-        let number = self.keys.next(&mut self.random);
-        // Counters stand beside the other keys: a value that is no number cannot be added to.
-        let number = number
-            + if kind == OperationKind::Increment {
-                self.load.keys
-            } else {
-                0
-            };
-        self.format.write(number, &mut self.key);
+    fn choose_call(&mut self) -> ChosenCall {
+        let plain = |kind, number| ChosenCall {
+            method: CallMethod::Operation(kind),
+            number,
+            ticket: 0,
+        };
+        if let Some(number) = self.follow_up.next_write() {
+            return plain(OperationKind::Put, number);
+        }
+        match self.choose_operation() {
+            MixOperation::Plain(kind) => plain(kind, self.choose_number(kind)),
+            MixOperation::Insert => {
+                let (count, ticket) = self.follow_up.insert();
+                let number = self.inserted_number(count);
+                ChosenCall {
+                    ticket,
+                    ..plain(OperationKind::Put, number)
+                }
+            }
+            MixOperation::Scan => ChosenCall {
+                method: CallMethod::Scan,
+                ..plain(OperationKind::Get, self.choose_number(OperationKind::Get))
+            },
+            MixOperation::ReadModifyWrite => {
+                let number = self.choose_number(OperationKind::Get);
+                ChosenCall {
+                    ticket: self.follow_up.read(number),
+                    ..plain(OperationKind::Get, number)
+                }
+            }
+        }
+    }
+
+    /// Chooses an operation of a request of many, which is a plain one, and the number of its key.
+    #[inline]
+    fn choose_plain(&mut self) -> (OperationKind, u64) {
+        match self.choose_operation() {
+            MixOperation::Plain(kind) => (kind, self.choose_number(kind)),
+            _ => unreachable!("others go in calls of their own: PeltonLoad::problem"),
+        }
+    }
+
+    /// Chooses the number of the key of an operation of a kind.
+    #[inline]
+    fn choose_number(&mut self, kind: OperationKind) -> u64 {
+        let settled = self.follow_up.settled();
+        let number = self.keys.next(&mut self.random, settled);
+        match number.checked_sub(self.load.keys) {
+            Some(newer) => self.inserted_number(newer),
+            // Counters stand beside the other keys: a value that is no number cannot be added to.
+            None if kind == OperationKind::Increment => number + self.load.keys,
+            None => number,
+        }
+    }
+
+    /// The number of the key of an insertion of this thread. Those stand behind counters; when no
+    /// further one fits into the size of keys, they begin anew.
+    fn inserted_number(&self, count: u64) -> u64 {
+        let (first, step) = self.inserted;
+        let before = u128::from(self.load.keys) * 2;
+        let room = self.format.distinct().saturating_sub(before).max(1);
+        let number = u128::from(first) + u128::from(count) * u128::from(step);
+        (before + number % room) as u64
     }
 
     /// Appends a write of the only operation of a request as far as its value, which stands last,
     /// and returns that.
-    fn shared_operation(&mut self, kind: OperationKind, out: &mut Vec<u8>) -> SharedBytes {
+    fn shared_operation(
+        &mut self,
+        kind: OperationKind,
+        number: u64,
+        out: &mut Vec<u8>,
+    ) -> SharedBytes {
         // A Put and an Append, alone and in a batch, have the same fields so far.
         let fields = PutRequest::NUMBERS;
-        self.choose_key(kind);
+        self.format.write(number, &mut self.key);
         let value = self.values.next_shared(&mut self.random);
         let key_bytes = writer::bytes_len(fields.key, self.key.len());
         let body_bytes = key_bytes + writer::bytes_len(fields.value, value.len());
@@ -266,8 +282,30 @@ impl PeltonWorkload {
 
     /// Appends a request of one operation.
     #[inline]
-    fn append_single(&mut self, kind: OperationKind, out: &mut Vec<u8>) {
-        self.choose_key(kind);
+    fn append_single(&mut self, out: &mut Vec<u8>) {
+        self.format.write(self.chosen.number, &mut self.key);
+        match self.chosen.method {
+            CallMethod::Operation(kind) => self.append_request(kind, out),
+            CallMethod::Scan => self.append_scan(out),
+        }
+    }
+
+    fn append_scan(&mut self, out: &mut Vec<u8>) {
+        let range = KeyRange {
+            start: &self.key,
+            ..KeyRange::default()
+        };
+        ScanRequest {
+            database: &self.load.database,
+            limit: 1 + self.random.below(limits::SCAN_ENTRIES),
+            keys: Some(Keys::Range(range)),
+            ..ScanRequest::default()
+        }
+        .encode(out);
+    }
+
+    #[inline]
+    fn append_request(&mut self, kind: OperationKind, out: &mut Vec<u8>) {
         let (database, key) = (&self.load.database[..], &self.key[..]);
         match kind {
             OperationKind::Get => GetRequest {
@@ -308,8 +346,8 @@ impl PeltonWorkload {
 
     /// Appends one operation of a request of many.
     #[inline]
-    fn append_operation(&mut self, kind: OperationKind, out: &mut Vec<u8>) {
-        self.choose_key(kind);
+    fn append_operation(&mut self, kind: OperationKind, number: u64, out: &mut Vec<u8>) {
+        self.format.write(number, &mut self.key);
         let key = &self.key[..];
         let body = match kind {
             OperationKind::Get => OperationBody::Get(GetOperation {
@@ -342,33 +380,36 @@ impl PeltonWorkload {
 
     fn append_operations(&mut self, count: usize, out: &mut Vec<u8>) {
         for _ in 0..count {
-            let kind = self.choose_operation();
-            self.append_operation(kind, out);
+            let (kind, number) = self.choose_plain();
+            self.append_operation(kind, number, out);
         }
     }
 }
 
 /// The kind of a call is the place of its method here.
-const METHODS: [api::Method; 6] = [
+const METHODS: [api::Method; 7] = [
     keyvalue::GET,
     keyvalue::PUT,
     keyvalue::DELETE,
     keyvalue::APPEND,
     keyvalue::INCREMENT,
     keyvalue::BATCH,
+    keyvalue::SCAN,
 ];
 
-fn place(kind: OperationKind) -> usize {
-    match kind {
-        OperationKind::Get => 0,
-        OperationKind::Put => 1,
-        OperationKind::Delete => 2,
-        OperationKind::Append => 3,
-        OperationKind::Increment => 4,
+fn place(method: CallMethod) -> usize {
+    match method {
+        CallMethod::Operation(OperationKind::Get) => 0,
+        CallMethod::Operation(OperationKind::Put) => 1,
+        CallMethod::Operation(OperationKind::Delete) => 2,
+        CallMethod::Operation(OperationKind::Append) => 3,
+        CallMethod::Operation(OperationKind::Increment) => 4,
+        CallMethod::Scan => SCAN,
     }
 }
 
 const BATCH: usize = 5;
+const SCAN: usize = 6;
 
 impl Workload for PeltonWorkload {
     fn paths(&self) -> Vec<String> {
@@ -387,8 +428,8 @@ impl Workload for PeltonWorkload {
     fn choose(&mut self) -> usize {
         match self.load.shape {
             Shape::Single => {
-                self.chosen = self.choose_operation();
-                place(self.chosen)
+                self.chosen = self.choose_call();
+                place(self.chosen.method)
             }
             Shape::Batch(_) => BATCH,
             Shape::Pipe(_) => 0,
@@ -398,7 +439,7 @@ impl Workload for PeltonWorkload {
     #[inline]
     fn encode(&mut self, out: &mut Vec<u8>) {
         match self.load.shape {
-            Shape::Single => self.append_single(self.chosen, out),
+            Shape::Single => self.append_single(out),
             Shape::Batch(count) | Shape::Pipe(count) => {
                 self.append_head(out);
                 self.append_operations(count, out);
@@ -416,18 +457,40 @@ impl Workload for PeltonWorkload {
 
     fn encode_shared(&mut self, out: &mut Vec<u8>) -> Option<SharedBytes> {
         self.append_head(out);
-        let kind = match self.load.shape {
-            Shape::Single => self.chosen,
-            Shape::Batch(_) | Shape::Pipe(_) => self.choose_operation(),
+        let (kind, number) = match (self.load.shape, self.chosen.method) {
+            (Shape::Single, CallMethod::Operation(kind)) => (kind, self.chosen.number),
+            (Shape::Single, CallMethod::Scan) => {
+                self.append_single(out);
+                return None;
+            }
+            (Shape::Batch(_) | Shape::Pipe(_), _) => self.choose_plain(),
         };
         match (kind, self.load.shape) {
             (OperationKind::Put | OperationKind::Append, _) => {
-                return Some(self.shared_operation(kind, out));
+                return Some(self.shared_operation(kind, number, out));
             }
-            (_, Shape::Single) => self.append_single(kind, out),
-            _ => self.append_operation(kind, out),
+            (_, Shape::Single) => self.append_single(out),
+            _ => self.append_operation(kind, number, out),
         }
         None
+    }
+
+    fn ticket(&self) -> u32 {
+        match self.load.shape {
+            Shape::Single => self.chosen.ticket,
+            Shape::Batch(_) | Shape::Pipe(_) => 0,
+        }
+    }
+
+    #[inline]
+    fn ended(
+        &mut self,
+        _kind: usize,
+        ticket: u32,
+        outcome: Result<bool, FailureKind>,
+    ) -> Result<bool, FailureKind> {
+        self.follow_up.ended(ticket, outcome.is_ok());
+        outcome
     }
 
     #[inline]
@@ -449,6 +512,7 @@ impl Workload for PeltonWorkload {
             2 => DeleteResponse::decode(answer).map(|answer| miss(answer.deleted)),
             3 => AppendResponse::decode(answer).map(|answer| no_effect(answer.applied)),
             4 => IncrementResponse::decode(answer).map(|answer| no_effect(answer.applied)),
+            SCAN => ScanPage::decode(answer).map(|_| Verdict::Good),
             _ => BatchResponse::decode(answer).map(|answer| no_effect(answer.applied)),
         };
         verdict.unwrap_or(Verdict::Unreadable)
@@ -475,6 +539,7 @@ fn judge_pipe(answer: &[u8]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::mix::Ycsb;
 
     fn load(mix: &str, shape: Shape) -> PeltonLoad {
         PeltonLoad {
@@ -488,34 +553,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn mixes_are_read_and_written_back() {
-        for text in [
-            "get=100",
-            "get=90,put=10",
-            "get=0,put=50,delete=20,append=20,incr=10",
-        ] {
-            assert_eq!(text.parse::<Mix>().expect(text).to_string(), text);
-        }
-        for (text, part) in [
-            ("get", "write get=90"),
-            ("get=x", "write get=90"),
-            ("scan=100", "no operation `scan`"),
-            ("get=50,get=50", "twice"),
-            ("get=90,put=11", "101"),
-        ] {
-            let error = text.parse::<Mix>().expect_err(text).to_string();
-            assert!(error.contains(part), "{error}");
-        }
-    }
-
-    fn database_of(kind: OperationKind, request: &[u8]) -> Result<&str, protobuf::DecodeError> {
+    fn database_of(kind: usize, request: &[u8]) -> Result<&str, protobuf::DecodeError> {
         Ok(match kind {
-            OperationKind::Get => GetRequest::decode(request)?.database,
-            OperationKind::Put => PutRequest::decode(request)?.database,
-            OperationKind::Delete => DeleteRequest::decode(request)?.database,
-            OperationKind::Append => AppendRequest::decode(request)?.database,
-            OperationKind::Increment => IncrementRequest::decode(request)?.database,
+            0 => GetRequest::decode(request)?.database,
+            1 => PutRequest::decode(request)?.database,
+            2 => DeleteRequest::decode(request)?.database,
+            3 => AppendRequest::decode(request)?.database,
+            4 => IncrementRequest::decode(request)?.database,
+            SCAN => ScanRequest::decode(request)?.database,
+            _ => BatchRequest::decode(request)?.database,
         })
     }
 
@@ -531,12 +577,107 @@ mod tests {
             times[kind] += 1;
             out.clear();
             workload.encode(&mut out);
-            let (_, operation) = NAMES[kind];
-            assert_eq!(database_of(operation, &out), Ok("db"));
+            assert_eq!(database_of(kind, &out), Ok("db"));
         }
         for (times, percent) in times.iter().zip([50, 20, 10, 15, 5]) {
             assert!(times.abs_diff(percent * 1_000) < 800, "{times:?}");
         }
+    }
+
+    /// Half of the operations are read and then written: of three calls two read and one writes.
+    #[test]
+    fn a_read_that_is_answered_is_followed_by_a_write_of_the_same_key() {
+        let mut workload = PeltonWorkload::new(&load("rmw=100", Shape::Single), 1, 0, 1);
+        let mut read_keys = Vec::new();
+        for answered in [true, false, true] {
+            let (kind, key) = next_key(&mut workload);
+            assert_eq!(kind, 0);
+            let outcome = answered
+                .then_some(true)
+                .ok_or(FailureKind::DeadlineExceeded);
+            let ticket = workload.ticket();
+            let _ = workload.ended(kind, ticket, outcome);
+            if answered {
+                read_keys.push(key);
+                let (kind, key) = next_key(&mut workload);
+                assert_eq!((kind, workload.ticket()), (1, 0));
+                assert_eq!(Some(key), read_keys.pop());
+            }
+        }
+    }
+
+    /// Chooses and encodes a Get or a Put.
+    fn next_key(workload: &mut PeltonWorkload) -> (usize, Vec<u8>) {
+        let kind = workload.choose();
+        let mut out = Vec::new();
+        workload.encode(&mut out);
+        let key = match kind {
+            0 => GetRequest::decode(&out).expect("well formed").key.to_vec(),
+            _ => PutRequest::decode(&out).expect("well formed").key.to_vec(),
+        };
+        (kind, key)
+    }
+
+    #[test]
+    fn threads_insert_keys_of_their_own_that_the_latest_reads_know() {
+        let (mix, distribution) = Ycsb::D.load(0.99);
+        let load = PeltonLoad {
+            mix,
+            distribution,
+            ..load("get=100", Shape::Single)
+        };
+        let mut inserted = std::collections::HashSet::new();
+        for thread in 0..2 {
+            let mut workload = PeltonWorkload::new(&load, 1, thread, 2);
+            let (mut own, mut reads_of_own, mut reads) = (Vec::new(), 0, 0);
+            for _ in 0..20_000 {
+                let (kind, key) = next_key(&mut workload);
+                let ticket = workload.ticket();
+                let _ = workload.ended(kind, ticket, Ok(true));
+                match kind {
+                    1 => {
+                        assert!(inserted.insert(key.clone()), "each key is inserted once");
+                        own.push(key);
+                    }
+                    _ => {
+                        reads += 1;
+                        reads_of_own += u32::from(own.contains(&key));
+                    }
+                }
+            }
+            // With an exponent of 0.99 the newest tenth of 1000 has some seven of ten.
+            assert!(own.len() > 800, "{}", own.len());
+            assert!(reads_of_own * 2 > reads, "{reads_of_own} of {reads}");
+        }
+        let first: Vec<u8> = (0..load.keys * 2)
+            .flat_map(|number| {
+                let mut key = Vec::new();
+                KeyFormat::new(load.key_bytes).write(number, &mut key);
+                inserted.contains(&key).then_some(1)
+            })
+            .collect();
+        assert!(first.is_empty(), "inserted keys are new");
+    }
+
+    #[test]
+    fn scans_begin_at_a_key_and_are_short() {
+        let mut workload = PeltonWorkload::new(&load("scan=100", Shape::Single), 1, 0, 1);
+        let mut limits_seen = std::collections::BTreeSet::new();
+        for _ in 0..2_000 {
+            assert_eq!(workload.choose(), SCAN);
+            let mut out = Vec::new();
+            workload.encode(&mut out);
+            let request = ScanRequest::decode(&out).expect("well formed");
+            let Some(Keys::Range(range)) = request.keys else {
+                panic!("a range");
+            };
+            assert_eq!((range.start.len(), range.end.len()), (16, 0));
+            limits_seen.insert(request.limit);
+        }
+        assert_eq!(limits_seen.first(), Some(&1));
+        assert_eq!(limits_seen.last(), Some(&limits::SCAN_ENTRIES));
+        assert_eq!(workload.judge(SCAN, 0, b""), Verdict::Good);
+        assert_eq!(workload.judge(SCAN, 0, b"\xff\xff"), Verdict::Unreadable);
     }
 
     #[test]
@@ -640,6 +781,18 @@ mod tests {
                     ..good.clone()
                 },
                 "larger keys",
+            ),
+            (
+                PeltonLoad {
+                    keys: 25_000,
+                    key_bytes: 4,
+                    ..load("insert=100", Shape::Single)
+                },
+                "what is inserted",
+            ),
+            (
+                load("rmw=100", Shape::Batch(2)),
+                "`rmw` goes in a call of its own",
             ),
             (load("get=100", Shape::Batch(0)), "at least one"),
             (load("get=100", Shape::Pipe(10_001)), "at most 10000"),

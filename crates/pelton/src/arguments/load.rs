@@ -9,6 +9,7 @@ use lab::{
 };
 use net::Address;
 
+use super::load_operations::{LoadYcsb, parse_distribution};
 use super::load_rate::{LoadRate, parse_rate};
 use super::server_address::server_address;
 use super::{
@@ -68,7 +69,9 @@ pub struct LoadArguments {
     )]
     pub format: LoadFormat,
 
-    /// Which operations of a Pelton server, in percent: get, put, delete, append, incr
+    /// Which operations of a Pelton server, in percent: get, put, delete, append, incr; insert (a
+    /// Put of a key that was never there), scan (of 1 to 100 entries), rmw (a Get, and a Put of the
+    /// same key when it is answered)
     #[arg(
         long,
         value_name = "MIX",
@@ -76,6 +79,17 @@ pub struct LoadArguments {
         conflicts_with = "method"
     )]
     pub mix: Mix,
+
+    /// The operations and keys of a workload of YCSB instead of --mix and --distribution: A (half
+    /// updates), B (5 % updates), C (only reads), D (5 % inserts, the latest are read), E (scans, 5 %
+    /// inserts), F (half of the reads are followed by a write). YCSB's own values have 1000 bytes
+    #[arg(
+        long,
+        value_name = "LETTER",
+        ignore_case = true,
+        conflicts_with_all = ["mix", "distribution", "batch", "pipe", "method", "echo"]
+    )]
+    pub ycsb: Option<LoadYcsb>,
 
     /// So many operations in one Batch, each with its own outcome
     #[arg(
@@ -109,7 +123,8 @@ pub struct LoadArguments {
     #[arg(long, value_name = "SIZE", default_value = "16", value_parser = parse_key_size)]
     pub key_size: u16,
 
-    /// How keys are chosen: uniform, sequential, zipf or zipf:EXPONENT (0.99 if not given)
+    /// How keys are chosen: uniform, sequential, zipf or zipf:EXPONENT (0.99 if not given), latest
+    /// or latest:EXPONENT (as zipf, what was inserted last the most often)
     #[arg(long, value_name = "WAY", default_value = "uniform", value_parser = parse_distribution)]
     pub distribution: Distribution,
 
@@ -143,6 +158,7 @@ pub struct LoadArguments {
             "proto",
             "descriptor_set",
             "mix",
+            "ycsb",
             "batch",
             "pipe",
             "fill",
@@ -348,25 +364,6 @@ pub enum LoadArrivals {
     Fixed,
     /// as from many callers who know nothing of each other
     Poisson,
-}
-
-fn parse_distribution(text: &str) -> Result<Distribution, String> {
-    /// The exponent of YCSB, which most others have taken over.
-    const USUAL_EXPONENT: f64 = 0.99;
-    match text.split_once(':') {
-        None if text == "uniform" => Ok(Distribution::Uniform),
-        None if text == "sequential" => Ok(Distribution::Sequential),
-        None if text == "zipf" => Ok(Distribution::Zipf(USUAL_EXPONENT)),
-        Some(("zipf", exponent)) => match exponent.parse::<f64>() {
-            Ok(exponent) if exponent > 0.0 && exponent <= 10.0 => Ok(Distribution::Zipf(exponent)),
-            _ => Err(format!(
-                "`{exponent}` is no exponent; write a number above 0, at most 10"
-            )),
-        },
-        _ => Err(format!(
-            "`{text}` is no way to choose keys; write uniform, zipf, zipf:1.2 or sequential"
-        )),
-    }
 }
 
 fn parse_key_size(text: &str) -> Result<u16, String> {

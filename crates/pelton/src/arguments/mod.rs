@@ -10,6 +10,7 @@ mod forget_replicas;
 mod lab;
 mod lab_scenario;
 mod load;
+mod load_operations;
 mod load_rate;
 mod load_services;
 mod number;

@@ -77,13 +77,14 @@ fn pelton_load(arguments: &LoadArguments) -> Result<PeltonLoad, Failure> {
         (false, Some(_)) => PeltonShape::Batch(operations),
         (false, None) => PeltonShape::Single,
     };
+    let (mix, distribution) = arguments.operations();
     let load = PeltonLoad {
-        mix: arguments.mix.clone(),
+        mix,
         shape,
         database: arguments.database.clone().unwrap_or_default(),
         keys: arguments.keys,
         key_bytes: usize::from(arguments.key_size),
-        distribution: arguments.distribution,
+        distribution,
         values: arguments.value_size,
     };
     match load.problem() {
@@ -121,7 +122,7 @@ fn load_pelton(
 /// Whether every key is stored before: in a database that was just made nothing but misses would be
 /// read.
 fn will_fill(arguments: &LoadArguments, load: &PeltonLoad) -> bool {
-    arguments.fill || (arguments.database.is_none() && load.mix.has_gets())
+    arguments.fill || (arguments.database.is_none() && load.mix.has_reads())
 }
 
 /// Stores every key once.

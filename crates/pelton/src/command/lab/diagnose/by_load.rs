@@ -152,7 +152,7 @@ fn load_own_database(
 
 /// Stores every key once, if any are to be read.
 fn fill(load: &PeltonLoad, subject: &LoadSubject, interrupt: &Interrupt) -> Result<(), Failure> {
-    if !load.mix.has_gets() {
+    if !load.mix.has_reads() {
         return Ok(());
     }
     let fill = load.fill(FILL_RECORDS);
