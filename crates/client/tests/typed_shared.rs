@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::keyvalue::{GetRequest, GetResponse, PutResponse, ScanPage};
-use api::rpc::keyvalue::Scan;
+use api::rpc::keyvalue::{Get, Scan};
 use client::typed::{Futures, KeyValue, Pages, ReplySource};
 use client::{CallError, CallOptions, Code, NotBegun, SharedPool, Status};
 use common::{serve, serve_all};
@@ -134,6 +134,43 @@ fn futures_resolve_to_outcomes() {
         panic!("a broken response is no outcome");
     };
     assert!(reason.contains("pelton.v1.GetResponse"), "{reason}");
+}
+
+/// A method that has no function of its own.
+#[test]
+fn a_method_is_called_with_its_messages() {
+    let (address, _server) = serve_all(mirror, 1);
+    let pool = SharedPool::new(&[address], of(1), 7).expect("the address is known");
+    let request = |key| GetRequest {
+        key,
+        ..GetRequest::default()
+    };
+    let options = CallOptions {
+        deadline: Some(Instant::now() + SOON),
+        ..CallOptions::default()
+    };
+    let reply = pool.call::<Get>(&request(b"k"), &options);
+    assert_eq!(reply.expect("answered").message().value, b"k");
+    let reply = pool.call_future::<Get>(&request(b"f"), &options);
+    let reply = pollster::block_on(reply).expect("answered");
+    assert_eq!(reply.message().value, b"f");
+    for error in [
+        pool.call::<Get>(&request(b"broken"), &options).map(drop),
+        pollster::block_on(pool.call_future::<Get>(&request(b"broken"), &options)).map(drop),
+    ] {
+        assert!(
+            matches!(error, Err(CallError::BadAnswer { .. })),
+            "{error:?}"
+        );
+    }
+    let past = CallOptions {
+        deadline: Some(Instant::now()),
+        ..CallOptions::default()
+    };
+    let late = pool.call::<Get>(&request(b"k"), &past).map(drop);
+    let Err(CallError::NotBegun(NotBegun::DeadlinePassed)) = late else {
+        panic!("{late:?}");
+    };
 }
 
 #[test]

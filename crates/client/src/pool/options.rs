@@ -120,8 +120,9 @@ pub enum Balancing {
 }
 
 /// How the health of an address is checked, by `grpc.health.v1.Health`. A server that does not
-/// know the service (UNIMPLEMENTED) counts as healthy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// know the service (UNIMPLEMENTED) counts as healthy. By default the server reports changes of
+/// itself as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
     /// The service to ask for; empty: the server as a whole.
     pub service: String,

@@ -168,3 +168,23 @@ impl<M: TypedMethod, C: MakeCall> Call<'_, M, &mut C> {
 pub(super) fn rounded_up_ms(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::typed::operation;
+
+    #[test]
+    fn an_option_leaves_the_others_as_they_are() {
+        let minute = Duration::from_secs(60);
+        for call in [
+            operation::get(b"k").gzip().wants_head().timeout(minute),
+            operation::get(b"k").timeout(minute).gzip().wants_head(),
+            operation::get(b"k").wants_head().timeout(minute).gzip(),
+        ] {
+            let (_, _, options) = call.into_parts();
+            assert!(options.compress && options.wants_head, "{options:?}");
+            assert!(options.deadline.is_some(), "{options:?}");
+        }
+    }
+}

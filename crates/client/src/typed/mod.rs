@@ -24,7 +24,8 @@
 //! What a unary call is does not depend on what makes it, which is a [`MakeCall`]: a [`Channel`], a
 //! [`SharedPool`], or [`Futures`]. A call with many responses is made by an [`OpenStream`], which
 //! the same three are. A method of `api::rpc` is called with its messages by [`Channel::call`],
-//! [`Channel::call_server_streaming`] and [`Channel::call_streaming`].
+//! [`Channel::call_server_streaming`] and [`Channel::call_streaming`], or by [`SharedPool::call`]
+//! and [`SharedPool::call_future`].
 //!
 //! [`Channel`]: crate::Channel
 //! [`SharedPool`]: crate::SharedPool

@@ -27,9 +27,38 @@ impl MakeCall for SharedPool {
         request: &M::Request<'_>,
         options: &CallOptions<'_>,
     ) -> Result<M::Outcome, CallError> {
+        self.call::<M>(request, options).map(M::outcome)
+    }
+}
+
+/// Calls with the messages of a method, as they are on the wire.
+impl SharedPool {
+    /// Calls a unary method, waits for its response, and returns it. A call that is harmless to
+    /// repeat is made again after a lost connection too.
+    ///
+    /// # Errors
+    /// If the call ends with another status than OK, or without one, or its response is malformed.
+    pub fn call<M: Rpc>(
+        &self,
+        request: &M::Request<'_>,
+        options: &CallOptions<'_>,
+    ) -> Result<Reply<M>, CallError> {
         let path = path_of::<M>();
         let response = self.unary(&pool_call::<M>(&path, request, options), &encoded(request))?;
-        Reply::decode(response).map(M::outcome)
+        Reply::decode(response)
+    }
+
+    /// The same as a future of the response, which has begun when it returns. Dropping it cancels
+    /// the call.
+    pub fn call_future<M: Rpc>(
+        &self,
+        request: &M::Request<'_>,
+        options: &CallOptions<'_>,
+    ) -> impl Future<Output = Result<Reply<M>, CallError>> + use<M> {
+        let path = path_of::<M>();
+        let call = pool_call::<M>(&path, request, options);
+        let response = self.unary_future(&call, &encoded(request));
+        async move { Reply::decode(response.await?) }
     }
 }
 

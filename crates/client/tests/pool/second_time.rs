@@ -1,8 +1,11 @@
 //! What only the second time shows, and what is counted without anybody feeling it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use client::{CallError, HealthCheck, NotBegun, PoolOptions, PoolSize};
+use client::{
+    CallError, HealthCheck, NotBegun, PoolAction, PoolEndpoint, PoolEngine, PoolOptions, PoolSize,
+};
 
 use crate::basics::{ECHO, call, fixed, simulated};
 use crate::server::ServerBehavior;
@@ -149,4 +152,50 @@ fn connections_with_calls_that_last_are_needed() {
         let connections = simulated.statistics().endpoints[0].connections;
         assert_eq!((connections, simulated.open_links()), (3, 3));
     }
+}
+
+#[test]
+fn a_pool_that_is_closed_again_ends_at_the_earlier_of_both_times() {
+    for graces_ns in [[10 * SECOND, SECOND], [SECOND, 10 * SECOND]] {
+        let mut simulated = simulated(fixed(1), ServerBehavior::default());
+        simulated.run_for(SECOND);
+        simulated.begin(1, &call("/t.T/Silent")).expect("room");
+        simulated.turn();
+        for grace_ns in graces_ns {
+            simulated.engine.close(grace_ns, simulated.now_ns);
+        }
+        simulated.run_for(SECOND / 2);
+        assert_eq!(simulated.endings().len(), 0, "{graces_ns:?}");
+        simulated.run_for(SECOND);
+        assert_eq!(simulated.endings().len(), 1, "{graces_ns:?}");
+    }
+}
+
+/// Clients that lose a server together do not come back together.
+#[test]
+fn pauses_of_pools_with_other_seeds_differ() {
+    let second_dial_ns = |seed| {
+        let endpoint = PoolEndpoint {
+            name: "a:1".into(),
+            authority: "a:1".into(),
+        };
+        let mut engine = PoolEngine::new(vec![endpoint], fixed(1), seed, 0);
+        let (mut dials, mut now_ns) = (0, 0);
+        loop {
+            engine.poll(now_ns, &mut |_| {});
+            while let Some(action) = engine.next_action() {
+                if let PoolAction::Dial { connection, .. } = action {
+                    engine.disconnected(connection, "nobody listens", now_ns);
+                    dials += 1;
+                }
+            }
+            if dials == 2 {
+                return now_ns;
+            }
+            now_ns += MS;
+            assert!(now_ns < SECOND, "{dials} dials");
+        }
+    };
+    let times: HashSet<_> = (1..9).map(second_dial_ns).collect();
+    assert!(times.len() > 2, "{times:?}");
 }
