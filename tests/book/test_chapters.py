@@ -17,6 +17,7 @@ NEEDS = {
     "go.md": [toolchains.go, toolchains.protoc],
     "grpcurl.md": [toolchains.go, toolchains.grpcurl],
     "java.md": [toolchains.java],
+    "rust.md": [toolchains.rust],
     "measuring.md": [toolchains.protoc],
     "tls.md": [toolchains.go],
     "operations.md": [toolchains.curl],
@@ -52,6 +53,8 @@ def test_the_examples_of(title, blocks, binary, tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
     # Without what a reader may have made there.
-    ignored = shutil.ignore_patterns("gen", "target", "env", "proto")
+    ignored = shutil.ignore_patterns("gen", "target", "env", "proto", "rust")
     shutil.copytree(pages.ROOT / "examples", folder / "examples", ignore=ignored)
+    # Cargo finds the crates of this repository from where it is, and compiles them once.
+    (folder / "examples" / "rust").symlink_to(pages.ROOT / "examples" / "rust")
     session.run(blocks, folder, binary, path=[str(tools)], variables=variables)

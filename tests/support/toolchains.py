@@ -15,6 +15,7 @@ import pytest
 
 CACHE = pathlib.Path(os.environ.get("PELTON_CACHE") or pathlib.Path.home() / ".cache" / "pelton")
 GRPCURL = "v1.9.3"
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def need(program, what):
@@ -105,6 +106,20 @@ if [[ ! -e {cache}/$key ]]; then
 fi
 cp "{cache}/$key" "$output"
 """
+
+
+def rust(tools):
+    """With a folder of its own in that of the workspace, which keeps what was compiled."""
+    need("cargo", "Rust")
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "examples"
+    environment = os.environ | {"CARGO_TARGET_DIR": str(target)}
+    program = ["--locked", "--manifest-path", str(ROOT / "examples" / "rust" / "Cargo.toml")]
+    fetch(["cargo", "fetch", *program], "crates of the example", env=environment)
+    built = subprocess.run(
+        ["cargo", "build", "--quiet", *program], capture_output=True, text=True, env=environment
+    )
+    assert built.returncode == 0, built.stderr
+    return {"CARGO_TARGET_DIR": str(target)}
 
 
 def java(tools):
