@@ -20,7 +20,7 @@ SHOWN = [
     page for page in sorted(USER_PAGES) if page.name not in ("ARCHITECTURE.md", "CHANGELOG.md")
 ]
 # What the examples make when they are run where they are, and what no human writes.
-MADE = {"gen", "target", "env", "proto", "pelton", "go.sum", ".gitignore"}
+MADE = {"gen", "target", "env", "proto", "pelton", "go.sum", "Cargo.lock", ".gitignore"}
 
 
 def name(path):
@@ -142,6 +142,41 @@ def test_excerpts_are_told_from_what_is_none():
     assert is_excerpt("def a():\n    one()\n", program)
     assert not is_excerpt("one()\ntwo()\n", program)
     assert not is_excerpt("one(1)\n", program)
+
+
+# What is written within a line is not run: `pelton get --database NAME KEY`.
+COMMANDS = pages.commands_and_flags((pages.DOCS / "cli.md").read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_within_a_line_have_flags_that_there_are(page):
+    for command in pages.commands(page.read_text()):
+        assert wrong_flags(command) == [], f"{name(page)}: `{command}`"
+
+
+def wrong_flags(command):
+    """The flags of a command that it does not have."""
+    words = command.split()[1:]
+    names = [word for word in words[:3] if re.fullmatch(r"[a-z-]+", word) and word[0] != "-"]
+    while names and " ".join(names) not in COMMANDS:
+        names.pop()
+    known = COMMANDS.get(" ".join(names), set()) | {"--help", "--version", "-h", "-V", "-"}
+    if "--" in words:
+        words = words[: words.index("--")]
+    flags = [re.match(r"-[\w-]*", word) for word in words]
+    return [flag[0] for flag in flags if flag and flag[0] not in known]
+
+
+def test_a_flag_that_there_is_not_is_noticed():
+    assert wrong_flags("pelton get --database orders KEY") == []
+    assert wrong_flags("pelton blob list --prefix=a/ --address H:P") == []
+    assert wrong_flags("pelton put -- -k v") == []
+    assert wrong_flags("pelton get -d orders KEY") == ["-d"]
+    assert wrong_flags("pelton blob list --recursive x") == ["--recursive"]
+    assert pages.commands("`a` and `pelton get\n-d x`, or\n\n    pelton put -d x | sh -c y\n") == [
+        "pelton get -d x",
+        "pelton put -d x",
+    ]
 
 
 def test_no_program_is_forgotten():

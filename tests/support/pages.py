@@ -66,3 +66,23 @@ def links(text):
     """Targets of links, those to the web left out."""
     targets = re.findall(r"\]\(([^)\s]+)\)", without_blocks(text))
     return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def commands(text):
+    """Commands of `pelton` that are written within a line, or indented, and not run."""
+    text = without_blocks(text)
+    found = re.findall(r"`(pelton [^`]+)`", text) + re.findall(r"^    (pelton .*)$", text, re.M)
+    # Up to what a shell would take for itself.
+    return [re.split(r" [|&>;#]", " ".join(command.split()))[0] for command in found]
+
+
+def commands_and_flags(cli):
+    """The flags of each command, by what docs/cli.md has of it."""
+    shared = set(re.findall(r"^\| `(--?[\w-]+)", section(cli, "Common flags"), re.M))
+    found = {}
+    for title in re.findall(r"^## pelton (.*)$", cli, re.M):
+        text = section(cli, f"pelton {title}")
+        found[title] = shared | set(re.findall(r"^\| `(--?[\w-]+)", text, re.M))
+        other = re.search(r"Takes all flags of \[pelton ([^\]]+)\]", text)
+        found[title] |= found[other[1]] if other else set()
+    return found
