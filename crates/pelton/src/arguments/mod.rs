@@ -211,8 +211,9 @@ pub enum Command {
     /// commit, and has the point behind it.
     ///
     /// It goes on by itself after a broken connection, tries again while there is no server, and
-    /// prints no commit twice. The server keeps changes in memory, for a short time, and not over
-    /// a restart: if some that came in between are gone, the command says so and ends with code 3.
+    /// prints no commit twice, also where the server was started anew meanwhile. What came in
+    /// between it has from its log, which holds what --keep-log of `pelton serve` says; a volatile
+    /// database has none. If some of that is gone, the command says so and ends with code 3.
     /// `pelton scan` reads what is there: begin to watch first, so that nothing is missed.
     ///
     /// `pelton watch --prefix city/ --previous` shows values before and after. `pelton watch
