@@ -115,7 +115,8 @@ def test_an_import_goes_on_where_the_original_has_died(binary, original, tmp_pat
         original.left, original.steps = None, 0
         done = run_import(binary, server, original, tmp_path)
         assert done.returncode == 0, done
-        assert done.stdout.startswith(f"{count} entries written from {original.address}")
+        said = f"{count} entries written from {original.address} into the default database"
+        assert done.stdout.startswith(said)
         # All once more at the end; of the first half nothing is read twice where there is an order.
         again = count - written if original.is_ordered else count
         assert original.steps == again + count
@@ -159,6 +160,20 @@ def test_another_server_is_no_original(binary, original, tmp_path):
         original.address = f"127.0.0.1:{free_ports(1)[0]}"
         refused = run_import(binary, server, original, tmp_path)
         assert refused.returncode == 3 and original.address in refused.stderr
+        # The flag that is wrong, and not that of the server that is written to.
+        assert "--tkrzw says" in refused.stderr and "--address" not in refused.stderr
+
+
+def test_a_database_that_is_not_there_names_the_flag(binary, tmp_path):
+    class Source:
+        pass
+
+    words = ["tkrzw-server", "--address", "127.0.0.1:0"]
+    with Server(binary, command=words) as from_server:
+        source = Source()
+        source.address = from_server.address
+        refused = run_import(binary, from_server, source, tmp_path)
+        assert refused.returncode == 3 and "--index says" in refused.stderr, refused
 
 
 def test_our_own_server_is_read_as_well(binary, tmp_path):

@@ -327,6 +327,13 @@ def test_a_master_is_followed_where_it_and_the_server_have_died(binary, masters,
         with open_channel(server.address) as channel:
             stub = pb_grpc.DBMServiceStub(channel)
             wait_until_same(stub, master.folded())
+            # It is said once that it goes well, not with each message, and not at the start.
+            assert "is followed again" not in server.log()
+            master.left = 0
+            master.add(chance, 1, master.last_timestamp())
+            server.wait_for_log("it dies")
+            master.left = None
+            server.wait_for_log(f"the master {master.address} is followed again")
             master.add(chance, 500, master.last_timestamp())
             wait_until_same(stub, master.folded())
             last = master.last_timestamp()
@@ -338,6 +345,7 @@ def test_a_master_is_followed_where_it_and_the_server_have_died(binary, masters,
             )
             assert attributes["repl_master"] == master.address
             assert (attributes["repl_connected"], attributes["repl_problem"]) == ("true", "")
+            assert server.log().count("is followed again") == 1
             # When it is kept, a start asks for no more than the last updates.
             file = tmp_path / "a.tkt.pelton" / "pelton-tkrzw-timestamp"
             wait_until(lambda: file.read_text() == f"{last}\n", WAIT_SECONDS)
@@ -412,6 +420,17 @@ def test_another_master_is_followed_and_none(binary, masters, tmp_path):
         first.server_id = 2
         change(first.address)
         server.wait_for_log("--server_id of its own")
+
+
+def test_a_master_that_lets_nobody_follow_says_what_to_do(binary, tmp_path):
+    with start(binary) as closed, start(binary, "--ulog_prefix", f"{tmp_path}/u") as same:
+        for master, words in [
+            (closed, "--ulog_prefix in its command line"),
+            (same, "--server_id of its own"),
+        ]:
+            with start(binary, "--repl_master", master.address) as server:
+                server.wait_for_log(words)
+                assert "followed again" not in server.log()
 
 
 def fill(stub, prefix, stop):

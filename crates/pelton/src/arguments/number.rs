@@ -51,6 +51,12 @@ pub(super) fn timeout(text: &str) -> Result<Span, String> {
     }
 }
 
+/// Seconds, of which a part may be given.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    seconds.ok_or_else(|| "write a number of seconds, such as 60 or 0.5".into())
+}
+
 fn parse(text: &str) -> Option<i128> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -93,6 +99,14 @@ mod tests {
         assert_eq!(endless("18446744073709551615"), Ok(u64::MAX));
         let message = endless("0").expect_err("too small");
         assert_eq!(message, "write a whole number, at least 1");
+    }
+
+    #[test]
+    fn seconds_have_parts_and_are_never_endless() {
+        assert_eq!((seconds("60"), seconds("-0.5")), (Ok(60.0), Ok(-0.5)));
+        for text in ["", "abc", "5s", "nan", "inf", "1e999"] {
+            assert!(seconds(text).expect_err(text).contains("such as 60"));
+        }
     }
 
     #[test]

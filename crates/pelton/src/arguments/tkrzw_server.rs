@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::database::KindArgument;
@@ -45,7 +46,7 @@ pub struct TkrzwServerArguments {
     pub threads: usize,
 
     /// Append the log to this file, which is opened anew on SIGHUP [default: standard error]
-    #[arg(long = "log_file", value_name = "FILE")]
+    #[arg(long = "log_file", value_name = "FILE", value_parser = file())]
     pub log_file: Option<PathBuf>,
 
     /// Least level of what is logged
@@ -53,6 +54,7 @@ pub struct TkrzwServerArguments {
         long = "log_level",
         value_name = "LEVEL",
         value_enum,
+        ignore_case = true,
         default_value = "info"
     )]
     pub log_level: TkrzwLogLevel,
@@ -92,7 +94,7 @@ pub struct TkrzwServerArguments {
 
     /// Keep in this file from which time on the master is followed after a start [default: one in
     /// the data folder]
-    #[arg(long = "repl_ts_file", value_name = "FILE")]
+    #[arg(long = "repl_ts_file", value_name = "FILE", value_parser = file())]
     pub repl_ts_file: Option<PathBuf>,
 
     /// Has no effect: the time is kept in the data folder
@@ -109,11 +111,17 @@ pub struct TkrzwServerArguments {
     pub repl_ts_skew: i64,
 
     /// Have the master say after so many seconds that nothing has come
-    #[arg(long = "repl_wait", value_name = "SECONDS", default_value = "1")]
+    #[arg(
+        long = "repl_wait",
+        value_name = "SECONDS",
+        default_value = "1",
+        allow_negative_numbers = true,
+        value_parser = number::seconds
+    )]
     pub repl_wait: f64,
 
     /// Write the number of the process into this file, which is removed at the end
-    #[arg(long = "pid_file", value_name = "FILE")]
+    #[arg(long = "pid_file", value_name = "FILE", value_parser = file())]
     pub pid_file: Option<PathBuf>,
 
     /// Refused: leave it to a service manager (docs/operations.md) to run the server behind
@@ -125,7 +133,8 @@ pub struct TkrzwServerArguments {
         long = "shutdown_wait",
         value_name = "SECONDS",
         default_value = "60",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = number::seconds
     )]
     pub shutdown_wait: f64,
 
@@ -210,4 +219,9 @@ impl From<TkrzwLogLevel> for LogLevel {
             TkrzwLogLevel::Error | TkrzwLogLevel::Fatal => LogLevel::Error,
         }
     }
+}
+
+/// Reads a file, also an empty name: as for the original, that is the same as no flag.
+fn file() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }

@@ -38,6 +38,12 @@ const SUCCESS: i32 = 0;
 const NOT_IMPLEMENTED: i32 = 3;
 const NOT_FOUND: i32 = 7;
 
+/// What to do where the original cannot be connected to.
+const CONNECT_HINT: &str = "--tkrzw says where the tkrzw_server listens whose records are wanted";
+
+/// And where it has no such database.
+const INDEX_HINT: &str = "--index says which database, 0 the first one of its command line";
+
 /// Takes a record.
 type TakeRecord<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Failure> + 'a;
 
@@ -76,7 +82,7 @@ impl Original {
             ..ChannelOptions::default()
         };
         let channel = Channel::connect(address, &options)
-            .map_err(|error| tls::connect_failure(address, &error))?;
+            .map_err(|error| tls::connect_failure_of(address, &error, CONNECT_HINT))?;
         Ok(Original {
             caller: Caller {
                 channel,
@@ -92,8 +98,12 @@ impl Original {
             dbm_index: self.index,
         };
         let reply = match self.caller.call::<TkrzwCount>(&request) {
-            Err(Failure::Call(failure)) if failure.status == Some(Code::Unimplemented) => {
-                let more = "it is no tkrzw_server of version 0.9.4 or later";
+            Err(Failure::Call(failure)) => {
+                let more = match failure.status {
+                    Some(Code::Unimplemented) => "it is no tkrzw_server of version 0.9.4 or later",
+                    Some(Code::InvalidArgument) => INDEX_HINT,
+                    _ => return Err(Failure::Call(failure)),
+                };
                 return Err(Failure::Call(failure).with(more));
             }
             reply => reply?,
@@ -436,8 +446,12 @@ impl EntrySink for Comparing<'_> {
 fn say(arguments: &ImportArguments, address: &Address, sums: RecordSums) -> Result<(), Failure> {
     let mut output = Output::new(arguments.connection.output);
     let entries = output::entries(sums.records);
+    let into = match arguments.database.as_str() {
+        "" => "the default database".to_owned(),
+        name => format!("the database {name:?}"),
+    };
     output.either(
-        &format!("{entries} written from {address}, the same on both sides"),
+        &format!("{entries} written from {address} into {into}, the same on both sides"),
         || {
             object([
                 ("entries", sums.records.into()),

@@ -67,6 +67,11 @@ fn config_failure(arguments: &TlsArguments, error: &TlsConfigError) -> Failure {
 
 /// Says why there is no connection, and which flag helps.
 pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
+    connect_failure_of(address, error, CONNECT_HINT)
+}
+
+/// The same for a server that another flag than --address names: `flag_hint` says which.
+pub fn connect_failure_of(address: &Address, error: &ConnectError, flag_hint: &str) -> Failure {
     let hint = match error {
         ConnectError::Tls { failure, .. } => match failure.kind {
             TlsFailureKind::NotTls | TlsFailureKind::Ended => plain_hint(),
@@ -84,7 +89,7 @@ pub fn connect_failure(address: &Address, error: &ConnectError) -> Failure {
              of the server may, --unix-mode 660 of `pelton serve` lets its group in"
                 .into()
         }
-        _ => CONNECT_HINT.into(),
+        _ => flag_hint.into(),
     };
     let what = match error {
         ConnectError::NobodyListens {

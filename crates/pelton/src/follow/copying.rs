@@ -64,7 +64,6 @@ pub fn take_copy(
 ) -> Result<TakenCopy, LeaderError> {
     let place = folder.join(COPY_FOLDER);
     remove_folder(&place)?;
-    tracing::info!("taking a copy of {}", leader.address());
     let taken = RealDisk::open_or_create(&place)
         .map_err(LeaderError::from)
         .and_then(|disk| Taking::new(Arc::new(disk), (folder, following)).run(leader));
@@ -118,6 +117,8 @@ impl<'a> Taking<'a> {
 
     fn run(mut self, leader: &Leader) -> Result<TakenCopy, LeaderError> {
         let mut channel = leader.connect()?;
+        // Not before, as a leader that is not there is tried again and again.
+        tracing::info!("taking a copy of {}", leader.address());
         let mut call = begin::<Copy>(&mut channel, &CopyRequest {})?;
         let silence = Duration::from_millis(COPY_SILENCE_MS);
         let following = self.following;

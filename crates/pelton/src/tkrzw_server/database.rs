@@ -1,7 +1,7 @@
 //! A database as tkrzw_server's command line names it: `path#name=value,…`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use service::settings::tkrzw::{DatabaseClass, database_of};
 use store::{CacheBounds, Store};
@@ -10,6 +10,12 @@ use crate::durability::Durability;
 
 /// Values of `record_comp_mode` that encrypt.
 const ENCRYPTIONS: [&str; 2] = ["rc4", "aes"];
+
+/// What the parameter `dbm` may be.
+const CLASSES: &str = "one of hash, tree, skip, tiny, baby, cache, stdhash, stdtree";
+
+/// Digits of the number of files in the name of each of several that are one database.
+const SHARD_DIGITS: usize = 5;
 
 /// A database that is to be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +29,6 @@ pub(super) struct PlannedDatabase {
     pub(super) lasts: bool,
     /// Parameters that have no effect.
     pub(super) ignored: Vec<String>,
-    shards: Option<u32>,
     /// What the class Cache keeps at most.
     bounds: CacheBounds,
 }
@@ -41,14 +46,16 @@ impl PlannedDatabase {
     /// If there is no such class, or its content would be encrypted.
     pub(super) fn parse(text: &str) -> Result<PlannedDatabase, String> {
         let (path, parameters) = text.split_once('#').unwrap_or((text, ""));
-        let (mut class, mut ignored, mut shards) = (None, Vec::new(), None);
+        let (mut class, mut ignored) = (None, Vec::new());
         let (mut bounds, mut caps) = (DEFAULT_BOUNDS, Vec::new());
         for parameter in parameters.split(',').filter(|one| !one.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match name {
                 "dbm" => {
                     let found = DatabaseClass::of_name(value);
-                    class = Some(found.ok_or_else(|| unknown_class(text))?);
+                    class = Some(found.ok_or_else(|| {
+                        format!("{text}: {value:?} is no class of databases; dbm is {CLASSES}")
+                    })?);
                     continue;
                 }
                 "record_comp_mode" if ENCRYPTIONS.contains(&value) => {
@@ -70,7 +77,6 @@ impl PlannedDatabase {
                     caps.push(format!("{path}#{name}"));
                     continue;
                 }
-                "num_shards" => shards = value.parse().ok(),
                 _ => {}
             }
             ignored.push(format!("{path}#{name}"));
@@ -90,7 +96,6 @@ impl PlannedDatabase {
             name: String::new(),
             lasts: false,
             ignored,
-            shards,
             bounds,
         })
     }
@@ -100,15 +105,16 @@ impl PlannedDatabase {
         if self.path.is_empty() {
             return Ok(());
         }
-        let shard = self
-            .shards
-            .map(|count| format!("{}-00000-of-{count:05}", self.path));
-        let mut paths = [Some(self.path.clone()), shard].into_iter().flatten();
-        let Some(path) = paths.find(|path| fs::symlink_metadata(path).is_ok()) else {
-            return Ok(());
+        let path = PathBuf::from(&self.path);
+        let path = match fs::symlink_metadata(&path) {
+            Ok(_) => path,
+            Err(_) => match first_shard(&path) {
+                Some(shard) => shard,
+                None => return Ok(()),
+            },
         };
         let is_folder = fs::metadata(&path).is_ok_and(|found| found.is_dir());
-        let class = self.class.name();
+        let (path, class) = (path.display(), self.class.name());
         Err(match is_folder {
             true => format!(
                 "{path} is a folder, and a database needs a name of its own: name a path there at \
@@ -233,11 +239,29 @@ fn number(text: &str) -> Option<i64> {
     digits.parse::<i64>().ok()?.checked_mul(factor)
 }
 
+/// Returns the first file of a database that the original keeps in several, however many those are:
+/// with `num_shards=0` it takes their number from their names itself.
+fn first_shard(path: &Path) -> Option<PathBuf> {
+    let begin = format!("{}-00000-of-", path.file_name()?.to_str()?);
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut files = fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let found = files.find(|file| {
+        let name = file.file_name();
+        let count = name.to_str().and_then(|name| name.strip_prefix(&begin));
+        count.is_some_and(|count| {
+            count.len() == SHARD_DIGITS && count.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    })?;
+    Some(path.with_file_name(found.file_name()))
+}
+
 fn unknown_class(text: &str) -> String {
     format!(
         "{text}: it is not said which class of database this is: by its extension (tkh, tkt, tks, \
-         tkmt, tkmb, tkmc, tksh, tkst), or by `#dbm=` and one of hash, tree, skip, tiny, baby, \
-         cache, stdhash, stdtree"
+         tkmt, tkmb, tkmc, tksh, tkst), or by `#dbm=` and {CLASSES}"
     )
 }
 

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use api::rpc::tkrzw::TkrzwReplicate;
 use api::tkrzw::{ReplicateRequest, ReplicateResponse, ReplicatedOperation};
-use client::{Address, CallError, CallOptions, Channel, ChannelOptions, ConnectError, StreamStep};
+use client::{
+    Address, CallError, CallOptions, Channel, ChannelOptions, Code, ConnectError, StreamStep,
+};
 use protobuf::DecodeError;
 use server::{Applier, Server};
 use service::settings::tkrzw::database_of;
@@ -34,6 +36,9 @@ use crate::randomness::random;
 /// Codes of the original: done, and nothing has come.
 const SUCCESS: i32 = 0;
 const INFEASIBLE: i32 = 9;
+
+/// How a master refuses a follower that has its number.
+const SELF_SERVER: &str = "self server ID";
 
 /// How a master is followed.
 #[derive(Debug)]
@@ -61,9 +66,11 @@ enum MasterError {
     NotConnected(ConnectError),
     #[error("{0}")]
     Call(CallError),
+    #[error("{0}: nobody may follow it; --ulog_prefix in its command line lets others do so")]
+    NoUpdateLog(CallError),
     #[error("what it has sent makes no sense: {0}")]
     Decode(DecodeError),
-    #[error("its address is none: {0}")]
+    #[error("{0}")]
     Address(String),
     #[error("it has ended the stream of its updates")]
     Ended,
@@ -132,7 +139,7 @@ struct Follower {
     kept: i64,
     kept_at: Instant,
     backoff: Backoff,
-    /// The last problem that was logged.
+    /// The last problem that was logged, until the master is followed again.
     logged_words: String,
 }
 
@@ -161,19 +168,20 @@ impl ReceivedUpdates {
         self.logged.is_empty() && self.volatile.is_empty()
     }
 
-    /// Takes a response of a master.
+    /// Takes a response of a master. Returns whether it was another one than the first, in which
+    /// the master says who it is.
     fn take(
         &mut self,
         response: &ReplicateResponse<'_>,
         store: &Store,
         plan: &FollowerPlan,
-    ) -> Result<(), MasterError> {
+    ) -> Result<bool, MasterError> {
         let status = response.status.unwrap_or_default();
         match status.code {
             SUCCESS => {}
             INFEASIBLE => {
                 self.timestamp = self.timestamp.max(response.timestamp);
-                return Ok(());
+                return Ok(true);
             }
             code => return Err(MasterError::Code(code, status.message.to_owned())),
         }
@@ -183,14 +191,14 @@ impl ReceivedUpdates {
             }
             self.master_id = Some(response.server_id);
             plan.orders.note_connected(self.version);
-            return Ok(());
+            return Ok(false);
         };
         if response.server_id == plan.server_id {
             return Err(MasterError::SameServer(plan.server_id));
         }
         self.push((response, master_id), store, plan)?;
         self.timestamp = self.timestamp.max(response.timestamp);
-        Ok(())
+        Ok(true)
     }
 
     fn push(
@@ -294,6 +302,29 @@ impl Follower {
         }
     }
 
+    /// A master sends what can be carried out: a problem that was logged is over.
+    fn note_followed(&mut self, order: &MasterOrder) {
+        self.backoff.reset();
+        if !self.logged_words.is_empty() {
+            tracing::info!("the master {} is followed again", order.address);
+            self.logged_words.clear();
+        }
+    }
+
+    /// Returns why a call of the master has ended, and what to do about it.
+    fn of_call(&self, error: CallError) -> MasterError {
+        match &error {
+            CallError::Status(status) => match (status.code(), status.message()) {
+                (Code::FailedPrecondition, _) => MasterError::NoUpdateLog(error),
+                (Code::InvalidArgument, SELF_SERVER) => {
+                    MasterError::SameServer(self.plan.server_id)
+                }
+                _ => MasterError::Call(error),
+            },
+            _ => MasterError::Call(error),
+        }
+    }
+
     /// Returns whether an order is not to be carried out any more.
     fn is_over(&self, order: &MasterOrder) -> bool {
         self.applier.is_stopping() || self.plan.orders.has_changed(order.version)
@@ -332,7 +363,7 @@ impl Follower {
         call.close_send();
         let silence_s = FOLLOW_SILENCE_MS / 1_000 + self.plan.wait_s as u64;
         let store = self.applier.store().clone();
-        let mut heard = Instant::now();
+        let (mut heard, mut is_begun) = (Instant::now(), false);
         while !self.is_over(order) {
             let wait_ms = match self.received.is_empty() {
                 true => FOLLOW_LOOK_MS,
@@ -342,11 +373,11 @@ impl Follower {
             let step = call.poll_with(Duration::from_millis(wait_ms), |response| {
                 received.take(&response.map_err(MasterError::Decode)?, &store, plan)
             });
-            match step.map_err(MasterError::Call)? {
+            match step.map_err(|error| self.of_call(error))? {
                 StreamStep::Message(taken) => {
-                    taken?;
+                    // The first one, which everybody gets, does not show that the next one fits.
+                    is_begun |= taken?;
                     heard = Instant::now();
-                    self.backoff.reset();
                     // A master may say the time more often than it is looked for.
                     if !self.received.is_empty() && !self.received.is_full() {
                         continue;
@@ -359,6 +390,9 @@ impl Follower {
                 StreamStep::Ended => return Err(MasterError::Ended),
             }
             self.carry_out()?;
+            if is_begun {
+                self.note_followed(order);
+            }
             if self.kept_at.elapsed() >= Duration::from_millis(MASTER_SAVE_MS) {
                 self.keep_timestamp()?;
             }

@@ -74,7 +74,7 @@ pub fn prepare(
 ) -> Result<(TkrzwPlan, ServeArguments), Failure> {
     let plan = TkrzwPlan::new(arguments)?;
     let settings = plan.serve_arguments(arguments, listen(arguments, is_of_network)?)?;
-    if let Some(file) = &arguments.log_file {
+    if let Some(file) = &plan.log_file {
         log_file::open(file).map_err(|error| {
             let file = file.display();
             Failure::Failed(format!(
@@ -92,21 +92,21 @@ impl TkrzwPlan {
     /// If something in it is wrong, or means something that this server does not do.
     fn new(arguments: &TkrzwServerArguments) -> Result<TkrzwPlan, Failure> {
         refuse(arguments)?;
-        let given = &arguments.databases[..];
-        if given.len() > TKRZW_DATABASES {
-            let count = given.len();
+        let texts = &arguments.databases[..];
+        if texts.len() > TKRZW_DATABASES {
+            let count = texts.len();
             return Err(Failure::Usage(format!(
                 "there are {count} databases, at most {TKRZW_DATABASES} are allowed"
             )));
         }
-        let given = match given {
+        let texts = match texts {
             [] => &[String::new()][..],
-            given => given,
+            texts => texts,
         };
         let mut databases: Vec<PlannedDatabase> = Vec::new();
         let replication = ReplicationPlan::new(arguments)?;
         let is_durable = arguments.durability != Durability::Volatile;
-        for (index, text) in given.iter().enumerate() {
+        for (index, text) in texts.iter().enumerate() {
             let planned = PlannedDatabase::parse(text).map_err(Failure::Usage)?;
             planned.check_path().map_err(Failure::Failed)?;
             let has_log = replication.has_update_log;
@@ -126,8 +126,8 @@ impl TkrzwPlan {
                 .map_or(store::Kind::Memory, store::Kind::from),
             is_read_only: arguments.read_only,
             replication,
-            log_file: arguments.log_file.clone(),
-            pid_file: arguments.pid_file.clone(),
+            log_file: given(&arguments.log_file),
+            pid_file: given(&arguments.pid_file),
             ignored: of_flags.into_iter().chain(of_databases).collect(),
             databases,
         })
@@ -291,7 +291,8 @@ impl TkrzwPlan {
 
 impl ReplicationPlan {
     fn new(arguments: &TkrzwServerArguments) -> Result<ReplicationPlan, Failure> {
-        let has_update_log = arguments.ulog_prefix.is_some();
+        let prefix = arguments.ulog_prefix.as_deref();
+        let has_update_log = prefix.is_some_and(|prefix| !prefix.is_empty());
         let master = arguments.repl_master.as_deref().unwrap_or_default();
         let wrong = |words: String| Err(Failure::Usage(words));
         if has_update_log && arguments.durability == Durability::Volatile {
@@ -320,9 +321,15 @@ impl ReplicationPlan {
             has_update_log,
             orders: Arc::new(MasterOrders::new(master, arguments.repl_ts_skew)),
             wait_s,
-            timestamp_file: arguments.repl_ts_file.clone(),
+            timestamp_file: given(&arguments.repl_ts_file),
         })
     }
+}
+
+/// Returns what a flag names: an empty text is the same as no flag, as scripts write it.
+fn given(file: &Option<PathBuf>) -> Option<PathBuf> {
+    let file = file.as_ref();
+    file.filter(|file| !file.as_os_str().is_empty()).cloned()
 }
 
 impl PidFile {
@@ -410,24 +417,32 @@ fn tls(auth: Option<&str>) -> Result<TlsFiles, Failure> {
     let Some(text) = auth.filter(|text| !text.is_empty()) else {
         return Ok((None, None, None));
     };
-    let wrong = || {
+    let wrong = |what: &str| {
         let form = "ssl:key=FILE,cert=FILE,root=FILE";
-        Failure::Usage(format!(
-            "--auth: {text:?} is no configuration; write {form}"
-        ))
+        Failure::Usage(format!("--auth: {text:?} {what}; write {form}"))
     };
     let (mut key, mut cert, mut root) = (None, None, None);
-    for field in text.strip_prefix("ssl:").ok_or_else(wrong)?.split(',') {
+    let fields = text.strip_prefix("ssl:");
+    let fields = fields.ok_or_else(|| wrong("does not begin with ssl:"))?;
+    for field in fields.split(',') {
         match field.split_once('=') {
             Some(("key", file)) => key = Some(file.into()),
             Some(("cert", file)) => cert = Some(file.into()),
             Some(("root", file)) => root = Some(file.into()),
-            _ => return Err(wrong()),
+            _ => {
+                return Err(wrong(&format!(
+                    "has {field:?}, which is none of its fields"
+                )));
+            }
         }
     }
     match (&key, &cert, &root) {
         (Some(_), Some(_), Some(_)) => Ok((key, cert, root)),
-        _ => Err(wrong()),
+        (None, ..) => Err(wrong("names no key")),
+        (_, None, _) => Err(wrong("names no cert")),
+        (.., None) => Err(wrong(
+            "names no root, the authority of the clients' certificates",
+        )),
     }
 }
 
@@ -595,16 +610,16 @@ mod tests {
                 "--durability",
             ),
             (&["--repl_wait=-1"], "--repl_wait"),
-            (&["--repl_wait", "nan"], "--repl_wait"),
             (&["--auth", "ssl:key=k"], "ssl:key=FILE,cert=FILE,root=FILE"),
-            (&["--auth", "none"], "ssl:key="),
+            (&["--auth", "none"], "begin with ssl:"),
+            (&["--auth", "ssl:key=k,cert=c"], "names no root"),
+            (&["--auth", "ssl:key=k,ca=c"], "\"ca=c\""),
             (&["--shutdown_wait=1e9"], "--shutdown_wait"),
-            (&["--shutdown_wait=nan"], "--shutdown_wait"),
             (&["--address", "nowhere"], "--address"),
             (&["a.tkh#record_comp_mode=aes"], "encrypt"),
             (&["a.tkh#record_comp_mode=rc4"], "encrypt"),
             (&["a.unknown"], "class"),
-            (&["#dbm=unknown"], "class"),
+            (&["a.tkh#dbm=unknown"], "\"unknown\" is no class"),
             (&["x/a.tkh", "y/a.tkh"], "x/a.tkh"),
         ] {
             let told = refused(words);
@@ -638,6 +653,38 @@ mod tests {
         assert_eq!(settings.drain_timeout, Some(Span { ms: 500 }));
         let (_, settings) = read(&["--shutdown_wait", "-1"]).expect("it is right");
         assert_eq!(settings.drain_timeout, Some(Span { ms: 1 }));
+    }
+
+    /// Scripts write it so where a variable is not set.
+    #[test]
+    fn an_empty_text_is_the_same_as_no_flag() {
+        let flags = [
+            "auth",
+            "repl_master",
+            "ulog_prefix",
+            "log_file",
+            "pid_file",
+            "repl_ts_file",
+        ];
+        let words = flags.map(|flag| format!("--{flag}="));
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let (plan, settings) = read(&words).expect("it is right");
+        assert_eq!((settings.data, settings.tls_key), (None, None));
+        assert!(!plan.databases[0].lasts && !plan.settings().has_update_log);
+        assert_eq!((plan.log_file, plan.pid_file), (None, None));
+        assert_eq!(plan.replication.timestamp_file, None);
+    }
+
+    /// As the original has it.
+    #[test]
+    fn extensions_classes_and_levels_are_known_in_any_case() {
+        let (plan, settings) =
+            read(&["--log_level", "WARN", "a.TKT", "#dbm=HASHdbm"]).expect("it is right");
+        let databases = plan.settings().databases;
+        let classes: Vec<_> = databases.iter().map(|one| one.class.name()).collect();
+        assert_eq!(classes, ["TreeDBM", "HashDBM"]);
+        let level = settings.log_level.map(|level| format!("{level:?}"));
+        assert_eq!(level.as_deref(), Some("Warn"));
     }
 
     #[test]
@@ -713,6 +760,18 @@ mod tests {
             "{told}"
         );
         assert_eq!(fs::read(&path).expect("it is there"), b"content");
+        // One that is several files, of whatever number, and what only has a name like one.
+        let shard = folder.join("s.tkt-00000-of-00003");
+        fs::write(&shard, b"content").expect("there is room");
+        fs::write(folder.join("t.tkt-00000-of-x"), b"").expect("there is room");
+        let of = |name: &str| folder.join(name).display().to_string();
+        for parameters in ["", "#num_shards=0", "#num_shards=3", "#num_shards=2"] {
+            let told = refused(&[&format!("{}{parameters}", of("s.tkt"))]);
+            assert!(told.contains(&shard.display().to_string()), "{told}");
+        }
+        for other in ["t.tkt", "s.tkh", "new/s.tkt"] {
+            read(&[&of(other)]).expect("nothing is there");
+        }
         fs::remove_dir_all(&folder).expect("it is there");
     }
 }

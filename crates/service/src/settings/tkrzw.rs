@@ -110,10 +110,10 @@ impl DatabaseClass {
         }
     }
 
-    /// Returns the class that the extension of a path means, without the dot.
+    /// Returns the class that the extension of a path means, without the dot and in any case.
     pub fn of_extension(extension: &str) -> Option<DatabaseClass> {
         use DatabaseClass as C;
-        Some(match extension {
+        Some(match &*extension.to_ascii_lowercase() {
             "tkh" | "hash" => C::Hash,
             "tkt" | "tree" => C::Tree,
             "tks" | "skip" => C::Skip,

@@ -38,10 +38,10 @@ const UNKNOWN_MODE: RequestResult = RequestResult {
     words: "unknown mode",
 };
 
-/// The pattern is none of the mode.
+/// The pattern means nothing in the mode.
 const BAD_PATTERN: RequestResult = RequestResult {
     code: ResultCode::InvalidArgument,
-    words: "the pattern is none, or too large",
+    words: "the pattern is not one of this mode, or is too large",
 };
 
 /// A search between two steps.
