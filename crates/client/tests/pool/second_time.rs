@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use client::{
-    CallError, HealthCheck, NotBegun, PoolAction, PoolEndpoint, PoolEngine, PoolOptions, PoolSize,
+    CallError, HealthCheck, NotBegun, PoolAction, PoolCall, PoolEndpoint, PoolEngine, PoolOptions,
+    PoolSize,
 };
 
 use crate::basics::{ECHO, call, fixed, simulated};
@@ -198,4 +199,24 @@ fn pauses_of_pools_with_other_seeds_differ() {
     };
     let times: HashSet<_> = (1..9).map(second_dial_ns).collect();
     assert!(times.len() > 2, "{times:?}");
+}
+
+#[test]
+fn a_call_that_was_sent_and_then_finds_no_server_may_have_happened() {
+    let mut simulated = simulated(fixed(1), ServerBehavior::default());
+    simulated.run_for(SECOND);
+    let silent = PoolCall {
+        is_repeatable: true,
+        ..call("/t.T/Silent")
+    };
+    simulated.begin(1, &silent).expect("room");
+    simulated.run_for(SECOND);
+    simulated.fault_rates.refuse_dial = 1;
+    simulated.cut_all();
+    simulated.run_for(5 * SECOND);
+    let endings = simulated.endings();
+    let [(1, Err(error))] = &endings[..] else {
+        panic!("{endings:?}");
+    };
+    assert!(error.may_have_happened(), "{error}");
 }
