@@ -49,13 +49,15 @@ Series = collections.namedtuple(
     "Series", "name text program channels args more most", defaults=[(), IN_FLIGHT[-1]]
 )
 FUTURES = ("--face", "futures")
+TWO_THREADS = (*FUTURES, "--threads", "2")
+BLOCKING = ("--face", "blocking")
 SERIES = [
     Series("pelton-1", "`pelton load`, 1 connection", "pelton", 1, None),
     Series("pelton-8", "`pelton load`, 8 connections", "pelton", CHANNELS, None),
     Series("pool-local", "`LocalPool`", "pool-client", 1, "same", ("--face", "local")),
     Series("pool-futures", "`SharedPool`, futures", "pool-client", 1, "same", FUTURES),
-    Series("pool-two", "the same, 2 threads", "pool-client", 1, "same", (*FUTURES, "--threads", "2")),
-    Series("pool-blocking", "`SharedPool`, threads", "pool-client", 1, "same", ("--face", "blocking"), 64),
+    Series("pool-two", "the same, 2 threads", "pool-client", 1, "same", TWO_THREADS),
+    Series("pool-blocking", "`SharedPool`, threads", "pool-client", 1, "same", BLOCKING, 64),
     Series("cpp-1", "gRPC C++, 1 channel", "grpc-cpp-client", 1, "same"),
     Series("cpp-same", "gRPC C++, 8, same arguments", "grpc-cpp-client", CHANNELS, "same"),
     Series("cpp-distinct", "gRPC C++, 8, distinct", "grpc-cpp-client", CHANNELS, "distinct"),

@@ -136,13 +136,13 @@ fn no_submission_is_left_behind_by_a_full_queue() {
 /// What wakes the leader in the kernel: also one that waits only afterwards. (An `unpark` of loom
 /// is lost by a thread that waits for a lock.)
 #[derive(Default)]
-struct Alarm {
+struct LeaderWaker {
     is_set: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Alarm {
-    fn set(&self) {
+impl LeaderWaker {
+    fn wake(&self) {
         *lock(&self.is_set) = true;
         self.changed.notify_one();
     }
@@ -156,11 +156,11 @@ impl Alarm {
 }
 
 /// Waits as the leader does, but for ever where it waits for long, until so much was taken.
-fn lead(combiner: &Combiner<u32, u32>, deferral: &Deferral, alarm: &Alarm, expected: u32) {
+fn lead(combiner: &Combiner<u32, u32>, deferral: &Deferral, waker: &LeaderWaker, expected: u32) {
     // A wait that is not long is over by time.
     while combiner.with(|total, _| *total, count) < expected {
         if deferral.begin_waiting() {
-            alarm.wait();
+            waker.wait();
         }
         deferral.end_waiting();
         combiner.with(count, count);
@@ -172,20 +172,20 @@ fn nothing_that_was_left_stays(callers: u32, each: u32) {
     model(move || {
         let combiner = Arc::new(Combiner::new(0, 4));
         let deferral = Arc::new(Deferral::new());
-        let alarm = Arc::new(Alarm::default());
+        let waker = Arc::new(LeaderWaker::default());
         for _ in 0..callers {
             let (combiner, deferral) = (Arc::clone(&combiner), Arc::clone(&deferral));
-            let alarm = Arc::clone(&alarm);
+            let waker = Arc::clone(&waker);
             thread::spawn(move || {
                 for _ in 0..each {
                     combiner.leave(1).expect("there is room");
                     if deferral.leave() {
-                        alarm.set();
+                        waker.wake();
                     }
                 }
             });
         }
-        lead(&combiner, &deferral, &alarm, callers * each);
+        lead(&combiner, &deferral, &waker, callers * each);
     });
 }
 

@@ -178,7 +178,9 @@ mod tests {
         let mut seen: Vec<u64> = (0..3)
             .flat_map(|thread| {
                 let mut keys = KeyChooser::new(Distribution::Sequential, 12, thread, 3);
-                (0..4).map(|_| keys.next(&mut random, 0)).collect::<Vec<_>>()
+                (0..4)
+                    .map(|_| keys.next(&mut random, 0))
+                    .collect::<Vec<_>>()
             })
             .collect();
         seen.sort_unstable();

@@ -81,8 +81,9 @@ pub struct LoadArguments {
     pub mix: Mix,
 
     /// The operations and keys of a workload of YCSB instead of --mix and --distribution: A (half
-    /// updates), B (5 % updates), C (only reads), D (5 % inserts, the latest are read), E (scans, 5 %
-    /// inserts), F (half of the reads are followed by a write). YCSB's own values have 1000 bytes
+    /// updates), B (5 % updates), C (only reads), D (5 % inserts, the latest are read), E (scans,
+    /// 5 % inserts), F (half of the reads are followed by a write). YCSB's own values have 1000
+    /// bytes
     #[arg(
         long,
         value_name = "LETTER",
@@ -364,6 +365,14 @@ pub enum LoadArrivals {
     Fixed,
     /// as from many callers who know nothing of each other
     Poisson,
+}
+
+impl LoadArguments {
+    /// Returns which operations, and how their keys are chosen.
+    pub fn operations(&self) -> (Mix, Distribution) {
+        let named = || (self.mix.clone(), self.distribution);
+        self.ycsb.map_or_else(named, LoadYcsb::operations)
+    }
 }
 
 fn parse_key_size(text: &str) -> Result<u16, String> {

@@ -3,8 +3,6 @@
 use clap::ValueEnum;
 use lab::{Distribution, Mix, Ycsb};
 
-use super::LoadArguments;
-
 /// A core workload of YCSB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadYcsb {
@@ -31,17 +29,16 @@ pub enum LoadYcsb {
 /// That of YCSB, which most others have taken over.
 const USUAL_EXPONENT: f64 = 0.99;
 
-impl LoadArguments {
+impl LoadYcsb {
     /// Returns which operations, and how their keys are chosen.
-    pub fn operations(&self) -> (Mix, Distribution) {
-        let ycsb = match self.ycsb {
-            None => return (self.mix.clone(), self.distribution),
-            Some(LoadYcsb::A) => Ycsb::A,
-            Some(LoadYcsb::B) => Ycsb::B,
-            Some(LoadYcsb::C) => Ycsb::C,
-            Some(LoadYcsb::D) => Ycsb::D,
-            Some(LoadYcsb::E) => Ycsb::E,
-            Some(LoadYcsb::F) => Ycsb::F,
+    pub fn operations(self) -> (Mix, Distribution) {
+        let ycsb = match self {
+            LoadYcsb::A => Ycsb::A,
+            LoadYcsb::B => Ycsb::B,
+            LoadYcsb::C => Ycsb::C,
+            LoadYcsb::D => Ycsb::D,
+            LoadYcsb::E => Ycsb::E,
+            LoadYcsb::F => Ycsb::F,
         };
         ycsb.load(USUAL_EXPONENT)
     }
