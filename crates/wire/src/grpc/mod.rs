@@ -8,9 +8,11 @@ pub mod message;
 pub mod metadata;
 pub mod status;
 pub mod timeout;
+pub mod trace_context;
 
 pub use compression::{AcceptedEncodings, Deflater, Encoding, InflateError, Inflater};
 pub use message::{DeframeStep, Deframer, MessageError, PREFIX_BYTES};
 pub use metadata::{Metadata, MetadataError};
 pub use status::{Code, Status};
 pub use timeout::{BadTimeout, TimeoutValue};
+pub use trace_context::{SpanId, TRACEPARENT, TraceContext, TraceId, TraceIdSource};
