@@ -27,6 +27,7 @@ pub mod interop;
 pub mod keyvalue;
 pub mod kvstore;
 mod method;
+pub mod otlp;
 pub mod reflection;
 pub mod replication;
 pub mod rpc;

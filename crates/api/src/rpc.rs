@@ -9,6 +9,7 @@ pub mod blob;
 pub mod echo;
 pub mod health;
 pub mod keyvalue;
+pub mod otlp;
 pub mod replication;
 pub mod tkrzw;
 

@@ -259,6 +259,20 @@ cases! {
     "grpc.reflection.v1alpha.ListServiceResponse" api::reflection::ListServiceResponse;
     "grpc.reflection.v1alpha.ServiceResponse" api::reflection::ServiceResponse;
     "grpc.reflection.v1alpha.ErrorResponse" api::reflection::ErrorResponse;
+    "opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest"
+        api::otlp::ExportTraceServiceRequest;
+    "opentelemetry.proto.collector.trace.v1.ExportTraceServiceResponse"
+        api::otlp::ExportTraceServiceResponse;
+    "opentelemetry.proto.collector.trace.v1.ExportTracePartialSuccess"
+        api::otlp::ExportTracePartialSuccess;
+    "opentelemetry.proto.trace.v1.ResourceSpans" api::otlp::ResourceSpans;
+    "opentelemetry.proto.trace.v1.ScopeSpans" api::otlp::ScopeSpans;
+    "opentelemetry.proto.trace.v1.Span" api::otlp::ExportedSpan;
+    "opentelemetry.proto.trace.v1.Status" api::otlp::SpanStatus;
+    "opentelemetry.proto.common.v1.AnyValue" api::otlp::AnyValue;
+    "opentelemetry.proto.common.v1.KeyValue" api::otlp::Attribute;
+    "opentelemetry.proto.common.v1.InstrumentationScope" api::otlp::InstrumentationScope;
+    "opentelemetry.proto.resource.v1.Resource" api::otlp::Resource;
 }
 
 /// Each enum of `proto/`.
@@ -275,6 +289,8 @@ pub const ENUMS: &[EnumDescription] = &[
     api::gupload::UploadStatusCode::DESCRIPTION,
     api::tkrzw::IterateOperation::DESCRIPTION,
     api::tkrzw::ReplicatedOperation::DESCRIPTION,
+    api::otlp::SpanKind::DESCRIPTION,
+    api::otlp::SpanStatusCode::DESCRIPTION,
 ];
 
 /// Each method of `proto/`.
@@ -294,4 +310,5 @@ pub const METHODS: &[&[api::Method]] = &[
     api::srpc_benchmark::METHODS,
     api::tkrzw::METHODS,
     api::tkrzw_before::METHODS,
+    api::otlp::METHODS,
 ];

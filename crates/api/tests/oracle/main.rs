@@ -1,5 +1,6 @@
 //! The descriptions of all messages against an independent implementation of protobuf
-//! (prost-reflect) that knows nothing but the files below `proto/`.
+//! (prost-reflect) that knows nothing but the files below `proto/`, which users copy, and below
+//! `crates/api/proto/`, of services that are called and not served.
 
 mod cases;
 mod descriptions;
@@ -16,10 +17,13 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use cases::{CASES, Case};
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = [crate_folder.join("../../proto"), crate_folder.join("proto")];
     let mut files = Vec::new();
-    add_files_below(&proto, &mut files);
-    let mut compiler = protox::Compiler::new([&proto]).expect("the folder is there");
+    for folder in &folders {
+        add_files_below(folder, &mut files);
+    }
+    let mut compiler = protox::Compiler::new(&folders).expect("the folders are there");
     compiler.open_files(files).expect("the files compile");
     compiler.descriptor_pool()
 });

@@ -93,7 +93,7 @@ impl Random {
 
     fn value(&mut self, field: &FieldDescriptor, depth: u32) -> Value {
         match field.kind() {
-            Kind::Uint64 => Value::U64(self.number()),
+            Kind::Uint64 | Kind::Fixed64 => Value::U64(self.number()),
             Kind::Uint32 | Kind::Fixed32 => Value::U32(self.number() as u32),
             Kind::Int32 => Value::I32(self.number() as i32),
             Kind::Sint64 | Kind::Int64 => Value::I64(self.number().cast_signed()),
