@@ -27,7 +27,7 @@ use crate::stream::StreamHandle;
 use crate::timers::{Timer, Timers};
 use counts::CallCounts;
 use slab::CallSlab;
-use slow::slow_end;
+use slow::{slow_end, tracker};
 
 /// One running call: where it came from, and its state machine.
 struct RunningCall {
@@ -92,7 +92,7 @@ impl CallTable {
             abandoned: Vec::new(),
             proofs_end_ms: NEVER_MS,
             unsent: 0,
-            slow: (settings.slow_calls.as_ref()).map(|log| Box::new(SlowCalls::new(log.rule))),
+            slow: SlowCalls::of(settings),
         }
     }
 
@@ -242,7 +242,7 @@ impl CallTable {
         rpc.begin_call();
         self.counts.begin(method, proved.key);
         if let Some(slow) = &mut self.slow {
-            slow.begin(id.index, now_ns);
+            slow.begin(id.index, (&rpc.connection, rpc.received_ns), now_ns);
         }
         id
     }
@@ -268,7 +268,7 @@ impl CallTable {
         let Some(running) = self.calls.get_mut(id) else {
             return StepEffects::default();
         };
-        if let Some(slow) = &mut self.slow {
+        if let Some(slow) = tracker(&mut self.slow, id) {
             slow.step_begins(id.index, context.clock.read_ns());
         }
         let mut actions = CallStep {
@@ -326,7 +326,7 @@ impl CallTable {
         self.counts.end(context, rpc, running, code);
         rpc.end_call();
         let is_unsent = rpc.connection.end_call(running.stream);
-        if let Some(slow) = &mut self.slow
+        if let Some(slow) = tracker(&mut self.slow, id)
             && !running.is_refused()
         {
             let unsent = is_unsent.then_some(running.stream);
@@ -362,7 +362,7 @@ impl CallTable {
             // What the caller has seen, if it has seen anything.
             let code = cause.told().unwrap_or(Code::Cancelled);
             self.counts.end(context, rpc, running, code);
-            if let Some(slow) = &mut self.slow
+            if let Some(slow) = tracker(&mut self.slow, id)
                 && !running.is_refused()
             {
                 slow_end(

@@ -52,6 +52,7 @@ mod rpc_connection;
 mod settings;
 mod slow_call_record;
 mod slow_calls;
+mod spans;
 mod storage;
 mod stream;
 mod tasks;
@@ -97,9 +98,8 @@ pub use crate::applier::Applier;
 use crate::audit::AuditTrail;
 pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
-use crate::clock::LoopClock;
-use crate::clock::SteadyTime;
 pub use crate::clock::TimeSource;
+use crate::clock::{LoopClock, SteadyTime};
 use crate::deferred_drop::DeferredDrop;
 use crate::event_loop::{LoopHandler, LoopParts, LoopRole, LoopState};
 pub use crate::first_admin::{AskForToken, FirstAdmin, FirstAdminError};
@@ -109,8 +109,8 @@ use crate::readers::{LoopReaders, Pool, Readers};
 pub use crate::replica::Replica;
 use crate::settings::LoopSettings;
 pub use crate::settings::{Detail, FailedCall, Log, SilentLog};
-use crate::slow_call_record::SlowCallLog;
 pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRule};
+pub use crate::spans::{CallSpan, SampledShare, SpanRule, SpanSink};
 use crate::storage::OpenStorage;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
@@ -168,6 +168,9 @@ pub struct Config {
     /// Which calls come into the slow-call log; `None`: there is none. It costs two readings of
     /// the clock for each step of a call.
     pub slow_calls: Option<SlowCallRule>,
+    /// Which calls have spans, and where these go; `None`: none has. A call without one costs a
+    /// look for `traceparent` then.
+    pub spans: Option<SpanRule>,
 }
 
 /// Why a server could not start.
@@ -566,7 +569,8 @@ impl ServerParts {
                 drain_ms: config.loops.drain_ms,
                 log: config.log,
                 time_calls: config.time_calls,
-                slow_calls: config.slow_calls.map(SlowCallLog::new),
+                slow_calls: config.slow_calls.map(slow_call_record::SlowCallLog::new),
+                spans: config.spans.map(spans::Spans::new),
             }),
             shared: Arc::new(shared),
             account,

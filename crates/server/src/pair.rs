@@ -10,7 +10,7 @@ use service::rights::Rights;
 use service::{Code, Method, ServerInfo};
 use store::FolderSecret;
 use store::durable::Mailbox;
-use wire::grpc::Metadata;
+use wire::grpc::{Metadata, TRACEPARENT};
 use wire::{Connection, Event, RequestHead, StreamKey};
 
 use crate::account::Account;
@@ -20,6 +20,7 @@ use crate::event_loop::{LoopHandler, LoopRole};
 use crate::readers::Readers;
 use crate::settings::{Detail, FailedCall, Log};
 use crate::slow_call_record::{SlowCall, SlowCallRule};
+use crate::spans::SpanRule;
 use crate::tasks::{Jobs, Tasks};
 use crate::{Config, ServerParts, Storage, TimeSource, account_bytes, storage};
 
@@ -231,6 +232,15 @@ impl Pair {
         pair
     }
 
+    /// A connection to a server that traces calls, ready for calls.
+    pub fn with_spans(rule: SpanRule) -> Pair {
+        let change = |config: &mut Config| config.spans = Some(rule);
+        let mut pair = Pair::with_config(None, LoopRole::Connections, change);
+        pair.accept(false);
+        pair.greet();
+        pair
+    }
+
     /// A connection, ready for calls, of those who may do this without a token.
     pub fn of(anonymous: Rights) -> Pair {
         Pair::of_peer(anonymous, None, None)
@@ -399,6 +409,23 @@ impl Pair {
         stream
     }
 
+    /// The client calls a unary method, or one with one request, with this `traceparent`.
+    pub fn call_traced(&mut self, path: &str, message: &[u8], value: Option<&str>) -> StreamKey {
+        let mut metadata = Metadata::new();
+        if let Some(value) = value {
+            let pushed = metadata.push_ascii(TRACEPARENT, value);
+            pushed.expect("it may stand in a header");
+        }
+        let head = RequestHead {
+            metadata: Some(&metadata),
+            ..RequestHead::call("test", path)
+        };
+        let Pair { client, sent, .. } = self;
+        let stream = client.open(sent, &head).expect("a stream is free");
+        client.send_last_message(stream, sent, |out| out.extend_from_slice(message));
+        stream
+    }
+
     /// The client sends a plain request whose head ends it.
     pub fn get(&mut self, path: &str) -> StreamKey {
         let (head, mut frame) = (RequestHead::get("test", path), Vec::new());
@@ -557,6 +584,7 @@ pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
         data: None,
         time_calls: true,
         slow_calls: None,
+        spans: None,
         anonymous: vec![Rights::everything()],
     }
 }

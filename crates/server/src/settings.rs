@@ -9,6 +9,7 @@ use store::snapshot::SnapshotReport;
 
 use crate::audit_record::AuditRecord;
 use crate::slow_call_record::{SlowCall, SlowCallLog};
+use crate::spans::Spans;
 use crate::{Config, limits};
 
 /// Said about things worth a line in the log. The binary decides how it looks.
@@ -109,6 +110,8 @@ pub(crate) struct LoopSettings {
     pub time_calls: bool,
     /// Which calls come into the slow-call log; `None`: there is none.
     pub slow_calls: Option<SlowCallLog>,
+    /// Which calls have spans; `None`: none.
+    pub spans: Option<Spans>,
 }
 
 impl LoopSettings {

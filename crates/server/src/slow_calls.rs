@@ -1,21 +1,25 @@
-//! The slow-call log: what each call of a loop waits for, and a line for each that took longer than
-//! it should.
+//! What calls of a loop wait for: a line in the slow-call log for each that took longer than it
+//! should, and spans for those that are traced.
 //!
 //! Between two steps a call waits for one thing. Each step reads the clock, and adds the time since
-//! the last one to what the call waited for. Without a threshold nothing of this is done: all that
-//! steps call is out of line, so that they are what they are without it.
+//! the last one to what the call waited for. Without a threshold this is done for traced calls
+//! alone, and without tracing for none: all that steps call is out of line, so that they are what
+//! they are without it.
 
 use net::PeerAddress;
 use service::identities::{IdentityKey, IdentityTable};
 use service::request_subject::RequestSubject;
 use service::{CallKind, Code, Method};
 use wire::StreamKey;
+use wire::grpc::TRACEPARENT;
 
 use crate::audit_record::AuditCaller;
+use crate::clock::LoopClock;
 use crate::limits;
 use crate::rpc_connection::RpcConnection;
-use crate::settings::Log;
+use crate::settings::{Log, LoopSettings};
 use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallLog, SlowCallRule};
+use crate::spans::{CallSpan, RunningSpan, SpanSampler, SpanSink};
 
 /// What a call waits for between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,9 @@ pub(crate) enum WaitCause {
 /// What is known of a call that runs.
 #[derive(Debug, Default)]
 struct TrackedCall {
+    /// Somebody wants to know.
+    is_tracked: bool,
+    span: Option<Box<RunningSpan>>,
     /// When the last byte of its request was read.
     arrived_ns: u64,
     /// When its last step ended.
@@ -69,7 +76,10 @@ impl TrackedCall {
 /// The calls of a loop, by their slots in its table, which bound how many there are.
 #[derive(Debug)]
 pub(crate) struct SlowCalls {
-    rule: SlowCallRule,
+    /// `None`: there is no slow-call log.
+    rule: Option<SlowCallRule>,
+    /// `None`: no call is traced.
+    sampler: Option<SpanSampler>,
     tracked: Vec<TrackedCall>,
 }
 
@@ -106,6 +116,8 @@ struct EndedSlowCall {
     code: Code,
     identity: IdentityKey,
     call: TrackedCall,
+    /// It comes into the log if it takes long enough.
+    may_be_slow: bool,
 }
 
 /// Calls of one connection that have ended, and whose answers wait for the peer: at most as many as
@@ -113,32 +125,69 @@ struct EndedSlowCall {
 #[derive(Debug, Default)]
 pub(crate) struct UnsentSlowCalls(Vec<(StreamKey, EndedSlowCall)>);
 
-/// Where lines go, and what they take the names of callers from.
+/// Where lines and spans go, what lines take the names of callers from, and spans their time.
 #[derive(Clone, Copy)]
 pub(crate) struct SlowCallSink<'a> {
-    pub all: &'a SlowCallLog,
+    pub all: Option<&'a SlowCallLog>,
+    pub spans: Option<&'a dyn SpanSink>,
     pub log: &'a dyn Log,
     pub identities: &'a IdentityTable,
+    pub clock: &'a LoopClock,
 }
 
 impl SlowCalls {
-    pub fn new(rule: SlowCallRule) -> SlowCalls {
+    /// Returns what the settings ask for, if they ask for something.
+    pub fn of(settings: &LoopSettings) -> Option<Box<SlowCalls>> {
+        let rule = settings.slow_calls.as_ref().map(|log| log.rule);
+        let sampler = settings.spans.as_ref().map(|spans| spans.sampler());
+        let is_wanted = rule.is_some() || sampler.is_some();
+        is_wanted.then(|| Box::new(SlowCalls::new(rule, sampler)))
+    }
+
+    fn new(rule: Option<SlowCallRule>, sampler: Option<SpanSampler>) -> SlowCalls {
         SlowCalls {
             rule,
+            sampler,
             tracked: Vec::new(),
         }
     }
 
-    /// A call begins in a slot.
+    /// Returns whether somebody wants to know of the call in a slot.
+    pub fn is_tracked(&self, slot: u32) -> bool {
+        let call = self.tracked.get(slot as usize);
+        call.is_some_and(|call| call.is_tracked)
+    }
+
+    /// A call begins in a slot, on a connection from which bytes were read last at `received_ns`,
+    /// with the request head that is the last one of `connection`.
     #[cold]
     #[inline(never)]
-    pub fn begin(&mut self, slot: u32, now_ns: u64) {
+    pub fn begin(
+        &mut self,
+        slot: u32,
+        (connection, received_ns): (&RpcConnection, u64),
+        now_ns: u64,
+    ) {
+        let span = self.sampler.as_mut().and_then(|sampler| {
+            let traceparent = connection.head().get(TRACEPARENT.as_bytes());
+            sampler.sample(traceparent, received_ns.min(now_ns))
+        });
+        self.begin_with(slot, span, now_ns);
+    }
+
+    fn begin_with(&mut self, slot: u32, span: Option<RunningSpan>, now_ns: u64) {
         let slot = slot as usize;
+        let is_tracked = self.rule.is_some() || span.is_some();
         if slot >= self.tracked.len() {
             self.tracked.resize_with(slot + 1, TrackedCall::default);
         }
         if let Some(call) = self.tracked.get_mut(slot) {
+            if !is_tracked && !call.is_tracked {
+                return;
+            }
             *call = TrackedCall {
+                is_tracked,
+                span: span.map(Box::new),
                 arrived_ns: now_ns,
                 since_ns: now_ns,
                 ..TrackedCall::default()
@@ -161,7 +210,7 @@ impl SlowCalls {
         arrived_ns: u64,
         now_ns: u64,
     ) {
-        let keys = self.rule.keys;
+        let keys = self.rule.map_or(SlowCallKeys::Off, |rule| rule.keys);
         let Some(call) = self.call(slot) else {
             return;
         };
@@ -222,7 +271,8 @@ impl SlowCalls {
         }
     }
 
-    /// A call has ended: logs it if it was slow, and keeps it in view if its answer waits.
+    /// A call has ended: logs it if it was slow, hands its span over if it has one, and keeps it in
+    /// view if its answer waits.
     #[cold]
     #[inline(never)]
     pub fn ended(
@@ -233,13 +283,15 @@ impl SlowCalls {
         (peer, unsent): (&PeerAddress, &mut UnsentSlowCalls),
         now_ns: u64,
     ) {
-        let threshold_ns = self.rule.threshold_ns;
+        let threshold_ns = self.rule.map(|rule| rule.threshold_ns);
         let Some(call) = self.call(slot) else {
             return;
         };
         call.account(now_ns);
-        let is_slow = now_ns.saturating_sub(call.arrived_ns) >= threshold_ns;
-        if call.is_endless || !is_looked_at(end.method) || end.unsent.is_none() && !is_slow {
+        let took_ns = now_ns.saturating_sub(call.arrived_ns);
+        let is_slow = threshold_ns.is_some_and(|ns| end.unsent.is_some() || took_ns >= ns);
+        let may_be_slow = is_slow && !call.is_endless && is_looked_at(end.method);
+        if !may_be_slow && call.span.is_none() {
             return;
         }
         let mut ended = EndedSlowCall {
@@ -247,9 +299,10 @@ impl SlowCalls {
             code: end.code,
             identity: end.identity,
             call: std::mem::take(call),
+            may_be_slow,
         };
         match end.unsent {
-            None => log_call(to, peer, &ended, now_ns),
+            None => to.take(peer, &ended, now_ns),
             Some(stream) => {
                 ended.call.waits_for = WaitCause::Send;
                 unsent.0.push((stream, ended));
@@ -283,46 +336,61 @@ impl UnsentSlowCalls {
         };
         for (_, mut ended) in self.0.extract_if(.., is_sent) {
             ended.call.account(now_ns);
-            log_call(to, peer, &ended, now_ns);
+            to.take(peer, &ended, now_ns);
         }
     }
 }
 
-/// Logs a call whose answer was handed over, or given up, if it was slow.
-#[cold]
-fn log_call(
-    SlowCallSink {
-        all,
-        log,
-        identities,
-    }: SlowCallSink<'_>,
-    peer: &PeerAddress,
-    ended: &EndedSlowCall,
-    now_ns: u64,
-) {
-    let took_ns = now_ns.saturating_sub(ended.call.arrived_ns);
-    if took_ns < all.rule.threshold_ns {
-        return;
+impl SlowCallSink<'_> {
+    /// Takes a call whose answer was handed over, or given up.
+    #[cold]
+    fn take(self, peer: &PeerAddress, ended: &EndedSlowCall, now_ns: u64) {
+        if let (Some(sink), Some(span)) = (self.spans, &ended.call.span) {
+            let end_unix_ns = self.clock.wall_us().saturating_mul(1_000);
+            let took_ns = now_ns.saturating_sub(span.began_ns);
+            sink.record(&CallSpan {
+                context: span.context,
+                parent: span.parent,
+                method: ended.method,
+                database: ended.call.database.as_deref(),
+                peer,
+                code: ended.code,
+                start_unix_ns: end_unix_ns.saturating_sub(took_ns),
+                end_unix_ns,
+                phases: ended.call.phases,
+            });
+        }
+        if let Some(all) = self.all.filter(|_| ended.may_be_slow) {
+            self.log_call(all, peer, ended, now_ns);
+        }
     }
-    let Some(suppressed) = all.allow(now_ns) else {
-        return;
-    };
-    let call = &ended.call;
-    let database = (call.database.as_deref()).map(|name| name.escape_debug().to_string());
-    let prefix = call.key_prefix.escape_ascii().to_string();
-    log.slow_call(&SlowCall {
-        method: ended.method,
-        database: database.as_deref(),
-        key_bytes: call.key_bytes,
-        key_prefix: (all.rule.keys == SlowCallKeys::Prefix && call.key_bytes.is_some())
-            .then_some(&prefix),
-        caller: AuditCaller::of(identities.get_former(ended.identity)),
-        peer,
-        code: ended.code,
-        took_ns,
-        phases: call.phases,
-        suppressed,
-    });
+
+    /// Logs a call if it was slow.
+    fn log_call(self, all: &SlowCallLog, peer: &PeerAddress, ended: &EndedSlowCall, now_ns: u64) {
+        let took_ns = now_ns.saturating_sub(ended.call.arrived_ns);
+        if took_ns < all.rule.threshold_ns {
+            return;
+        }
+        let Some(suppressed) = all.allow(now_ns) else {
+            return;
+        };
+        let call = &ended.call;
+        let database = (call.database.as_deref()).map(|name| name.escape_debug().to_string());
+        let prefix = call.key_prefix.escape_ascii().to_string();
+        self.log.slow_call(&SlowCall {
+            method: ended.method,
+            database: database.as_deref(),
+            key_bytes: call.key_bytes,
+            key_prefix: (all.rule.keys == SlowCallKeys::Prefix && call.key_bytes.is_some())
+                .then_some(&prefix),
+            caller: AuditCaller::of(self.identities.get_former(ended.identity)),
+            peer,
+            code: ended.code,
+            took_ns,
+            phases: call.phases,
+            suppressed,
+        });
+    }
 }
 
 #[cfg(test)]
@@ -338,8 +406,8 @@ mod tests {
 
     /// The phases of a call to which these things happen.
     fn phases(happen: impl FnOnce(&mut SlowCalls)) -> PhaseTimes {
-        let mut calls = SlowCalls::new(RULE);
-        calls.begin(2, 0);
+        let mut calls = SlowCalls::new(Some(RULE), None);
+        calls.begin_with(2, None, 0);
         happen(&mut calls);
         calls.call(2).expect("it has begun").phases
     }
@@ -393,7 +461,7 @@ mod tests {
 
     #[test]
     fn a_slot_without_a_call_is_passed_over() {
-        let mut calls = SlowCalls::new(RULE);
+        let mut calls = SlowCalls::new(Some(RULE), None);
         calls.step_begins(7, 1);
         calls.synced(7, 1);
         calls.waits(7, WaitCause::Send, 1);

@@ -97,6 +97,7 @@ pub(super) fn config(
         data: settings.folder().map(Path::to_owned),
         time_calls: settings.metrics_listen.is_some(),
         slow_calls: slow_calls(settings),
+        spans: None,
     })
 }
 

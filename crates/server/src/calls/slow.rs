@@ -1,11 +1,17 @@
-//! What the table of calls notes for the slow-call log.
+//! What the table of calls notes for the slow-call log, and for spans.
 
 use super::CallTable;
 use crate::actions::StepContext;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
-use crate::slow_call_record::SlowCallLog;
 use crate::slow_calls::{SlowCallEnd, SlowCallSink, SlowCalls, WaitCause};
+
+/// Returns what tracks a call, if somebody wants to know of it.
+#[inline]
+pub(super) fn tracker(slow: &mut Option<Box<SlowCalls>>, id: CallId) -> Option<&mut SlowCalls> {
+    let slow = slow.as_deref_mut()?;
+    slow.is_tracked(id.index).then_some(slow)
+}
 
 impl CallTable {
     /// Notes that the request of a call is taken up, if somebody wants to know.
@@ -17,7 +23,7 @@ impl CallTable {
         id: CallId,
         message: &[u8],
     ) {
-        if let Some(slow) = &mut self.slow
+        if let Some(slow) = tracker(&mut self.slow, id)
             && let Some(running) = self.calls.get(id)
         {
             let request = (running.method, message);
@@ -28,7 +34,7 @@ impl CallTable {
     /// Notes that a call waits for a read of a database on disk.
     #[inline]
     pub fn note_reading(&mut self, context: &StepContext, id: CallId) {
-        if let Some(slow) = &mut self.slow {
+        if let Some(slow) = tracker(&mut self.slow, id) {
             slow.waits(id.index, WaitCause::Read, context.clock.read_ns());
         }
     }
@@ -36,7 +42,7 @@ impl CallTable {
     /// Notes that the commit of a call has its outcome.
     #[inline]
     pub fn note_synced(&mut self, id: CallId, sync_ns: u64) {
-        if let Some(slow) = &mut self.slow
+        if let Some(slow) = tracker(&mut self.slow, id)
             && self.calls.get(id).is_some()
         {
             slow.synced(id.index, sync_ns);
@@ -46,6 +52,9 @@ impl CallTable {
     /// Notes what a call waits for when a step of it has ended.
     #[cold]
     pub(super) fn note_wait(&mut self, context: &StepContext, rpc: &RpcState, id: CallId) {
+        if tracker(&mut self.slow, id).is_none() {
+            return;
+        }
         let awaits_taking = self.awaits_taking(rpc, id);
         let (Some(slow), Some(running)) = (&mut self.slow, self.calls.get(id)) else {
             return;
@@ -61,18 +70,19 @@ impl CallTable {
         slow.waits(id.index, cause, context.clock.read_ns());
     }
 
-    /// Logs slow calls whose answers were taken since, or, if the connection is gone, all of it.
+    /// Logs slow calls, and hands over spans of those, whose answers were taken since, or, if the
+    /// connection is gone, of all of it.
     #[cold]
     pub fn settle_slow(&mut self, context: &StepContext, rpc: &mut RpcState, is_gone: bool) {
-        let settings = &context.settings;
-        if let Some(all) = &settings.slow_calls {
-            let connection = (!is_gone).then_some(&rpc.connection);
-            rpc.unsent_slow.settle(
-                sink(context, all),
-                (&rpc.link.address, connection),
-                context.clock.read_ns(),
-            );
+        if rpc.unsent_slow.is_empty() {
+            return;
         }
+        let connection = (!is_gone).then_some(&rpc.connection);
+        rpc.unsent_slow.settle(
+            sink(context),
+            (&rpc.link.address, connection),
+            context.clock.read_ns(),
+        );
     }
 }
 
@@ -85,25 +95,25 @@ pub(super) fn slow_end(
     id: CallId,
     end: SlowCallEnd,
 ) {
-    let settings = &context.settings;
-    if let Some(all) = &settings.slow_calls {
-        let RpcState {
-            link, unsent_slow, ..
-        } = rpc;
-        slow.ended(
-            id.index,
-            end,
-            sink(context, all),
-            (&link.address, unsent_slow),
-            context.clock.read_ns(),
-        );
-    }
+    let RpcState {
+        link, unsent_slow, ..
+    } = rpc;
+    slow.ended(
+        id.index,
+        end,
+        sink(context),
+        (&link.address, unsent_slow),
+        context.clock.read_ns(),
+    );
 }
 
-fn sink<'a>(context: &'a StepContext, all: &'a SlowCallLog) -> SlowCallSink<'a> {
+fn sink(context: &StepContext) -> SlowCallSink<'_> {
+    let settings = &context.settings;
     SlowCallSink {
-        all,
-        log: &*context.settings.log,
+        all: settings.slow_calls.as_ref(),
+        spans: settings.spans.as_ref().map(|spans| spans.sink()),
+        log: &*settings.log,
         identities: &context.identities,
+        clock: &context.clock,
     }
 }

@@ -101,6 +101,7 @@ impl Host {
             data: None,
             time_calls: true,
             slow_calls: None,
+            spans: None,
             anonymous: vec![Rights::everything()],
         };
         let simulated = server::simulated(config, Box::new(|| {}));

@@ -317,6 +317,7 @@ fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
         data: None,
         time_calls: true,
         slow_calls: None,
+        spans: None,
         anonymous: vec![Rights::everything()],
     }
 }
