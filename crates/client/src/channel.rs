@@ -3,6 +3,7 @@
 mod http;
 mod server_streaming;
 mod streaming;
+mod tracing;
 
 pub use http::{HttpAnswer, HttpPost};
 pub use server_streaming::ServerStreaming;
@@ -21,6 +22,8 @@ use crate::error::{CallError, ConnectError, NotBegun, bad_answer, only_message};
 use crate::limits;
 use crate::line::ChannelLine;
 use crate::socket::SocketWait;
+use crate::spans::Tracer;
+use tracing::ChannelTracing;
 
 /// How a channel is to be.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub struct ChannelOptions {
     /// What proves who calls. It goes with each gRPC call; a call that has metadata `authorization`
     /// of its own has both.
     pub credentials: Option<Credentials>,
+    /// Makes a span of each gRPC call; `None`: there are none.
+    pub tracer: Option<Tracer>,
 }
 
 impl Default for ChannelOptions {
@@ -43,6 +48,7 @@ impl Default for ChannelOptions {
             max_message_bytes: limits::MAX_MESSAGE_BYTES,
             tls: None,
             credentials: None,
+            tracer: None,
         }
     }
 }
@@ -91,6 +97,7 @@ pub struct Channel {
     info: CallInfo,
     /// The head of the answer to the last call has come.
     has_head: bool,
+    tracing: Option<Box<ChannelTracing>>,
 }
 
 impl Channel {
@@ -124,6 +131,7 @@ impl Channel {
             broken: None,
             info: CallInfo::default(),
             has_head: false,
+            tracing: (options.tracer.as_ref()).map(|tracer| ChannelTracing::new(tracer, address)),
         })
     }
 
@@ -205,7 +213,9 @@ impl Channel {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(CallError::NotBegun(NotBegun::DeadlinePassed));
         }
-        let both = match (options.metadata, &self.credentials) {
+        let traced = self.begin_span(path, options.metadata);
+        let given = traced.as_ref().or(options.metadata);
+        let both = match (given, &self.credentials) {
             (Some(metadata), Some(credentials)) => {
                 let mut metadata = metadata.clone();
                 credentials.push_to(&mut metadata);
@@ -219,10 +229,13 @@ impl Channel {
             authority: &self.authority,
             timeout_ns: timeout
                 .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
-            metadata: both.as_ref().or(options.metadata).or(of_credentials),
+            metadata: both.as_ref().or(given).or(of_credentials),
             gzip: options.compress,
         });
-        let call = opened.map_err(|error| self.with_reason(error))?;
+        let call = opened.map_err(|error| {
+            self.end_span(Code::Unavailable);
+            self.with_reason(error)
+        })?;
         self.core.set_compress(call, options.compress);
         Ok(call)
     }
@@ -259,6 +272,7 @@ impl Channel {
         deadline: Option<Instant>,
     ) -> Result<CallEventKind, CallError> {
         self.next_until(call, deadline).ok_or_else(|| {
+            self.end_span(Code::DeadlineExceeded);
             self.cancel(call);
             CallError::DeadlineExceeded
         })
@@ -286,6 +300,7 @@ impl Channel {
             if let Some(reason) = self.core.close_reason() {
                 let reason = describe(reason);
                 self.send();
+                self.end_span(Code::Unavailable);
                 return Some(CallEventKind::Lost { reason });
             }
             // What goes out now may make the call writable, which is to be told before anything is
@@ -303,6 +318,7 @@ impl Channel {
     }
 
     fn note(&mut self, kind: &CallEventKind) {
+        self.note_span(kind);
         match kind {
             CallEventKind::Head { .. } => {
                 self.info.initial_metadata = self.core.initial_metadata();
@@ -325,6 +341,7 @@ impl Channel {
 
     /// Gives a call up.
     pub(crate) fn cancel(&mut self, call: StreamKey) {
+        self.end_span(Code::Cancelled);
         self.core.cancel(call);
         self.send();
     }

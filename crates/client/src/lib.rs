@@ -8,6 +8,8 @@
 //! that pool for any number of threads and futures. None of them knows what the messages mean: they
 //! take bytes, and call any gRPC service.
 //!
+//! [`spans`] makes spans of calls, and [`otlp`] exports them.
+//!
 //! [`typed`] is the other way to call: [`typed::KeyValue`], [`typed::Blobs`] and [`typed::Admin`]
 //! make calls of `pelton.v1` over a [`Channel`] or a [`SharedPool`], with values in the place of
 //! bytes.
@@ -43,10 +45,12 @@ pub mod limits;
 mod line;
 mod local;
 mod local_pool;
+pub mod otlp;
 mod pool;
 mod sealed;
 mod shared_pool;
 mod socket;
+pub mod spans;
 mod taken_at_once;
 pub mod typed;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use wire::StreamKey;
-use wire::grpc::Metadata;
+use wire::grpc::{Code, Metadata};
 
 use super::{CallInfo, Channel};
 use crate::core::CallEventKind;
@@ -158,6 +158,7 @@ impl<'a> Streaming<'a> {
         match self.channel.next_until(self.call, Some(until)) {
             None if self.deadline == Some(until) => {
                 self.is_over = true;
+                self.channel.end_span(Code::DeadlineExceeded);
                 self.channel.cancel(self.call);
                 Err(CallError::DeadlineExceeded)
             }

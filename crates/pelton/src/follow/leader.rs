@@ -169,6 +169,7 @@ impl Leader {
                 max_message_bytes: FOLLOW_MESSAGE_BYTES_MAX,
                 tls: tls(settings)?,
                 credentials,
+                ..ChannelOptions::default()
             },
         }))
     }
