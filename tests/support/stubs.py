@@ -12,12 +12,13 @@ from grpc_tools import protoc
 FOLDERS = ["pelton", "compat"]
 
 
-def generate(proto):
-    """Makes `pelton.v1` and `compat` importable. The files of other packages (grpc.health and so
-    on) have their own stubs in libraries, whose package `grpc` ours must not hide."""
+def generate(proto, folders=FOLDERS):
+    """Makes `pelton.v1` and `compat` importable, or what is in other folders. The files of other
+    packages (grpc.health and so on) have their own stubs in libraries, whose package `grpc` ours
+    must not hide."""
     folder = tempfile.mkdtemp(prefix="pelton-stubs-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    sources = sorted(str(path) for name in FOLDERS for path in (proto / name).rglob("*.proto"))
+    sources = sorted(str(path) for name in folders for path in (proto / name).rglob("*.proto"))
     assert sources, f"no .proto files below {proto}"
     included = str(pathlib.Path(grpc_tools.__file__).parent / "_proto")
     command = [

@@ -38,6 +38,8 @@ mod log;
 mod memory;
 mod metrics;
 mod notify;
+mod otlp;
+mod otlp_sample;
 mod output;
 mod own_files;
 #[cfg(test)]
@@ -128,7 +130,9 @@ fn main() -> ExitCode {
     if !is_silent {
         interrupt::end_at_signal(format);
     }
-    match run(&arguments.command, &matches, signals) {
+    let ended = run(&arguments.command, &matches, signals);
+    otlp::finish(format);
+    match ended {
         Ok(exit) => exit.into(),
         Err(Failure::BrokenPipe) => Failure::BrokenPipe.exit().into(),
         Err(failure) => end(failure, format),

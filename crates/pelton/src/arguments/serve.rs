@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use client::otlp::OtlpEndpoint;
 use net::Address;
 use serde::{Deserialize, Deserializer};
 use service::limits::FOLLOWERS_MAX;
@@ -16,6 +17,7 @@ use super::server_address::server_address;
 use crate::durability::Durability;
 use crate::listen::{ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
+use crate::otlp_sample::OtlpSample;
 use crate::simulation::Simulation;
 use crate::size::{KeptAmount, MemoryLimit, Size, Span};
 
@@ -470,6 +472,30 @@ pub struct ServeArguments {
     /// What of the keys of slow calls is logged [default: length]
     #[arg(long, value_name = "WHAT", env = "PELTON_SLOW_CALL_KEYS", value_enum)]
     pub slow_call_keys: Option<SlowCallKeysArgument>,
+
+    /// Export spans of calls to this OpenTelemetry collector, by OTLP over gRPC: http://HOST:PORT,
+    /// or https://HOST:PORT [default: none are exported]
+    ///
+    /// Those of calls whose `traceparent` says that they are sampled. A collector that is away, or
+    /// too slow, costs spans and no calls.
+    #[arg(long, value_name = "URL", env = "PELTON_OTLP_ENDPOINT")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub otlp_endpoint: Option<OtlpEndpoint>,
+
+    /// Believe the collector only if its certificate is one of these (PEM), or signed by one of
+    /// these authorities [default: those of this system]
+    #[arg(long, value_name = "FILE", env = "PELTON_OTLP_CA")]
+    pub otlp_ca: Option<PathBuf>,
+
+    /// The name of the service under which spans are exported [default: pelton]
+    #[arg(long, value_name = "NAME", env = "PELTON_OTLP_SERVICE_NAME")]
+    pub otlp_service_name: Option<String>,
+
+    /// Begin a trace of this share of the calls that come without `traceparent`: 0.01 is one of a
+    /// hundred [default: 0]
+    #[arg(long, value_name = "SHARE", env = "PELTON_OTLP_SAMPLE")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub otlp_sample: Option<OtlpSample>,
 
     /// How lines of the log look, on standard error [default: text]
     #[arg(long, value_name = "FORMAT", env = "PELTON_LOG_FORMAT", value_enum)]

@@ -83,6 +83,7 @@ use crate::credentials::credentials;
 use crate::encoding;
 use crate::exit::{CallFailure, Failure};
 use crate::interrupt::{self, InterruptStage};
+use crate::otlp;
 use crate::output::note;
 use crate::size::Span;
 
@@ -111,6 +112,7 @@ impl Caller {
             connect_timeout: timeout,
             tls: tls::client_tls(&arguments.tls)?,
             credentials,
+            tracer: otlp::tracer()?,
             ..ChannelOptions::default()
         };
         let channel = Channel::connect(&arguments.address, &options)

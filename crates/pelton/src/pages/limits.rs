@@ -21,6 +21,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("store", "backup/limits.rs", "Backups"),
     ("store", "blob/limits.rs", "Blobs"),
     ("client", "limits.rs", "The client"),
+    ("client", "spans/limits.rs", "Spans that are exported"),
     ("lab", "limits.rs", "The load generator"),
     ("lab", "tap/limits.rs", "The tap"),
     ("lab", "sweep/limits.rs", "Sweeps and comparisons"),

@@ -31,6 +31,7 @@ use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
 use crate::metrics::{BoundEndpoint, Endpoint, MetricsAddress, Sources};
 use crate::notify::Notifier;
+use crate::otlp::ServerSpans;
 use crate::process_memory;
 use crate::reload::{self, Reload};
 use crate::settings::Settings;
@@ -89,6 +90,7 @@ pub fn serve_as(
     let told = (&settings, certificate.as_ref());
     let mut config = config(told, memory_limit_bytes, &notifier, tkrzw)?;
     config.first_admin = init_admin.ask();
+    let spans = ServerSpans::start(&settings, &mut config)?;
     role.set_up(&mut config, &settings)?;
     let starting = start::watch(settings.folder());
     let started = server::start(config);
@@ -113,7 +115,7 @@ pub fn serve_as(
     let hung_up = signals.pass_on();
     let metrics_address = metrics.as_ref().map(BoundEndpoint::address);
     let _metrics = metrics
-        .map(|bound| serve_metrics(bound, &server, certificate.as_ref()))
+        .map(|bound| serve_metrics(bound, (&server, spans.as_ref()), certificate.as_ref()))
         .transpose()?;
     // Who reads where the server listens may send signals.
     let watched = activity::watch(&server)
@@ -131,7 +133,7 @@ pub fn serve_as(
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
     let renewal = role.begin(&settings, &server)?;
-    let ended = run(server);
+    let ended = run(server, spans.as_ref());
     drop(pid_file);
     renewal.end(ended)
 }
@@ -180,11 +182,14 @@ fn no_thread(which: &str, error: &std::io::Error) -> Failure {
 }
 
 /// Serves until the server is stopped, and reports how it ended.
-fn run(server: Server) -> Result<Exit, Failure> {
+fn run(server: Server, spans: Option<&ServerSpans>) -> Result<Exit, Failure> {
     let store = server.shared().store.clone();
-    let ended = server
-        .run()
-        .map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
+    let ended = server.run();
+    // Those of the last calls too.
+    if let Some(spans) = spans {
+        spans.stop();
+    }
+    let ended = ended.map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
     if (store.log_statistics()).is_some_and(|log| log.has_failed) {
         let why =
             "stopped with a log that had failed: writes were refused since then, as the log says";
@@ -272,13 +277,14 @@ fn bind_metrics(address: &MetricsAddress) -> Result<BoundEndpoint, Failure> {
 
 fn serve_metrics(
     bound: BoundEndpoint,
-    server: &Server,
+    (server, spans): (&Server, Option<&ServerSpans>),
     certificate: Option<&ServerCertificate>,
 ) -> Result<Endpoint, Failure> {
     let sources = Sources {
         shared: Arc::clone(server.shared()),
         counters: server.counters(),
         tls: certificate.map(|certificate| certificate.tls().clone()),
+        spans: spans.map(ServerSpans::queue),
         start_s: SystemTimeSource.wall_ms() / 1_000,
     };
     let timeout = Duration::from_millis(METRICS_CONNECTION_MS);

@@ -11,6 +11,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use client::otlp::OtlpEndpoint;
 use net::Address;
 
 use crate::arguments::{
@@ -21,6 +22,7 @@ use crate::durability::Durability;
 use crate::limits::{KEEP_LOG_BYTES, REPLICAS_ACKED_TIMEOUT_MS};
 use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
+use crate::otlp_sample::OtlpSample;
 use crate::simulation::Simulation;
 use crate::size::{KeptAmount, MemoryLimit, Size, Span};
 pub use environment::{
@@ -43,6 +45,9 @@ pub const FORMAT_FILE: &str = "pelton-data";
 /// Share of the memory this process may use that keys and values may take by default, in percent.
 /// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;
+
+/// The name of the service under which spans are exported by default.
+const OTLP_SERVICE_NAME: &str = "pelton";
 
 /// How long a write waits for replicas by default.
 const ACKED_TIMEOUT: Span = Span {
@@ -125,8 +130,37 @@ pub struct Settings {
     /// `None`: slow calls are not logged.
     pub slow_call: Option<Span>,
     pub slow_call_keys: SlowCallKeysArgument,
+    pub otlp: OtlpSettings,
     pub log_format: LogFormat,
     pub log_level: LogLevel,
+}
+
+/// How the spans of calls are exported.
+#[derive(Clone, Debug)]
+pub struct OtlpSettings {
+    /// `None`: none are exported.
+    pub endpoint: Option<OtlpEndpoint>,
+    /// `None`: the authorities of the system.
+    pub ca: Option<PathBuf>,
+    pub service_name: String,
+    pub sample: OtlpSample,
+}
+
+impl OtlpSettings {
+    /// Flags and environment over the file over the defaults.
+    fn resolve(strong: &ServeArguments, given: &ServeArguments) -> OtlpSettings {
+        macro_rules! pick {
+            ($name:ident) => {
+                strong.$name.clone().or_else(|| given.$name.clone())
+            };
+        }
+        OtlpSettings {
+            endpoint: pick!(otlp_endpoint),
+            ca: pick!(otlp_ca),
+            service_name: pick!(otlp_service_name).unwrap_or(OTLP_SERVICE_NAME.into()),
+            sample: pick!(otlp_sample).unwrap_or_default(),
+        }
+    }
 }
 
 /// Where the certificate of a server comes from.
@@ -167,6 +201,10 @@ fn in_file(error: SettingsError, file: &SettingsFile) -> SettingsError {
     }
 }
 
+fn span(ms: u64) -> Span {
+    Span { ms }
+}
+
 /// How many threads there are unless told otherwise.
 fn default_threads(driver: DriverChoice, loops: &net::LoopConfig) -> usize {
     match driver {
@@ -194,7 +232,6 @@ impl Settings {
             };
         }
         let loops = net::LoopConfig::default();
-        let span = |ms| Span { ms };
         let driver = pick!(driver).unwrap_or(DriverChoice::EventLoop);
         let settings = Settings {
             listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
@@ -251,6 +288,7 @@ impl Settings {
             metrics_listen: pick!(metrics_listen),
             slow_call: pick!(slow_call),
             slow_call_keys: pick!(slow_call_keys).unwrap_or(SlowCallKeysArgument::Length),
+            otlp: OtlpSettings::resolve(strong, given),
             log_format: pick!(log_format).unwrap_or(LogFormat::Text),
             log_level: pick!(log_level).unwrap_or(LogLevel::Info),
         };

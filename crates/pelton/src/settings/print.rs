@@ -30,6 +30,29 @@ impl Settings {
     /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to
     /// what is measured.
     pub fn lines(&self) -> Vec<(&'static str, Option<String>)> {
+        let mut lines = self.lines_of_service();
+        lines.extend(self.lines_of_spans_and_log());
+        lines
+    }
+
+    /// Those of spans and of the log.
+    fn lines_of_spans_and_log(&self) -> [(&'static str, Option<String>); 6] {
+        let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
+        [
+            ("otlp-endpoint", optional(&self.otlp.endpoint)),
+            (
+                "otlp-ca",
+                optional(&self.otlp.ca.as_deref().map(Path::display)),
+            ),
+            ("otlp-service-name", text(&self.otlp.service_name)),
+            ("otlp-sample", text(&self.otlp.sample)),
+            ("log-format", text(&self.log_format)),
+            ("log-level", text(&self.log_level)),
+        ]
+    }
+
+    /// All others.
+    fn lines_of_service(&self) -> Vec<(&'static str, Option<String>)> {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
@@ -95,8 +118,6 @@ impl Settings {
             ("metrics-listen", optional(&self.metrics_listen)),
             ("slow-call", optional(&self.slow_call)),
             ("slow-call-keys", text(&self.slow_call_keys)),
-            ("log-format", text(&self.log_format)),
-            ("log-level", text(&self.log_level)),
         ]
     }
 

@@ -227,6 +227,13 @@ fn what_no_server_can_run_with_is_refused() {
         ("connection-window = '4GiB'", "connection-window"),
         ("tcp-send-buffer = 1", "tcp-send-buffer"),
         ("slow-call-keys = 'prefix'", "slow-call is not given"),
+        ("otlp-sample = 1", "otlp-endpoint is not given"),
+        ("otlp-ca = '/x'", "otlp-endpoint is not given"),
+        (
+            "otlp-ca = '/x'\notlp-endpoint = 'http://a:1'",
+            "write https:// in otlp-endpoint",
+        ),
+        ("otlp-service-name = ''", "otlp-service-name is empty"),
     ] {
         let error = Settings::resolve(&ServeArguments::default(), &file(text)).expect_err(text);
         assert!(error.to_string().contains(expected), "{text}: {error}");

@@ -5,9 +5,11 @@ mod connections;
 mod databases;
 mod log;
 mod replicas;
+mod spans;
 
 use std::sync::Arc;
 
+use client::spans::SpanQueue;
 use net::CountersReader;
 use net::tls::ServerTls;
 use server::TimeSource;
@@ -24,6 +26,8 @@ pub struct Sources {
     pub counters: CountersReader,
     /// Of the listeners with TLS, if there are some.
     pub tls: Option<ServerTls>,
+    /// The spans that are exported, if they are.
+    pub spans: Option<SpanQueue>,
     /// When the process began, in seconds since 1970.
     pub start_s: u64,
 }
@@ -62,6 +66,9 @@ impl Sources {
         replicas::write(&mut page, self.shared.store.followers() as u64, following);
         replicas::write_acknowledged(&mut page, &self.shared.store.acknowledged());
         replicas::write_epoch(&mut page, &self.shared.store);
+        if let Some(spans) = &self.spans {
+            spans::write(&mut page, spans);
+        }
         process::write(&mut page, self.start_s);
         page.finish()
     }

@@ -1,0 +1,63 @@
+//! Spans of a server's calls, as they are exported.
+
+use client::spans::{AttributeText, SpanAttribute, SpanKind, SpanQueue, SpanRecord};
+use net::PeerAddress;
+use server::{CallSpan, PhaseTimes, SpanSink};
+
+/// Hands spans over to an exporter.
+pub struct SpanForwarder(pub SpanQueue);
+
+/// Attributes that a span has at most.
+const ATTRIBUTES: usize = 12;
+
+impl SpanSink for SpanForwarder {
+    fn record(&self, span: &CallSpan<'_>) {
+        let mut record = SpanRecord {
+            context: span.context,
+            parent: span.parent,
+            has_remote_parent: true,
+            kind: SpanKind::Server,
+            name: span.method.label().into(),
+            start_unix_ns: span.start_unix_ns,
+            end_unix_ns: span.end_unix_ns,
+            attributes: Vec::with_capacity(ATTRIBUTES),
+            is_error: false,
+        };
+        match span.method.is_plain() {
+            true => record.set_code(span.code),
+            false => record.add_call(span.code),
+        }
+        add_peer(&mut record.attributes, span.peer);
+        if let Some(database) = span.database {
+            let name = AttributeText::Text(database.to_owned().into());
+            record.attributes.push(("pelton.database", name));
+        }
+        record.attributes.extend(phases(&span.phases));
+        self.0.push(record);
+    }
+}
+
+fn add_peer(attributes: &mut Vec<SpanAttribute>, peer: &PeerAddress) {
+    match peer {
+        PeerAddress::Tcp(address) => {
+            let ip = AttributeText::Text(address.ip().to_canonical().to_string().into());
+            let port = AttributeText::Number(address.port().into());
+            attributes.extend([("network.peer.address", ip), ("network.peer.port", port)]);
+        }
+        PeerAddress::Unix | PeerAddress::Simulated(_) => {
+            attributes.push(("network.transport", AttributeText::Text("unix".into())));
+        }
+    }
+}
+
+/// What a call waited for, in microseconds, under the names of the slow-call log.
+fn phases(phases: &PhaseTimes) -> [SpanAttribute; 5] {
+    let us = |ns: u64| AttributeText::Number(i64::try_from(ns / 1_000).unwrap_or(i64::MAX));
+    [
+        ("pelton.queue_us", us(phases.queue_ns)),
+        ("pelton.read_us", us(phases.read_ns)),
+        ("pelton.commit_us", us(phases.commit_ns)),
+        ("pelton.sync_us", us(phases.sync_ns)),
+        ("pelton.send_us", us(phases.send_ns)),
+    ]
+}
