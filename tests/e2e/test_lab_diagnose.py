@@ -1,6 +1,7 @@
 """`pelton lab diagnose`: a cause is planted in a client or a server of grpcio, and has to be named,
 or the report says `undecided` and what it needs. A wrong name is a failure."""
 
+import base64
 import concurrent.futures
 import contextlib
 import json
@@ -60,7 +61,8 @@ class Planted(echo_pb2_grpc.EchoServicer):
 
     def Unary(self, request, context):
         self.work()
-        return echo_pb2.EchoResponse(payload=request.payload)
+        answer = bytes(request.answer_bytes) or request.payload
+        return echo_pb2.EchoResponse(payload=answer)
 
 
 @contextlib.contextmanager
@@ -135,6 +137,49 @@ def test_a_limit_on_streams_is_named_and_more_connections_are_tried(binary):
     assert_named(report, "stream_limit")
     change = report["change"]
     assert change["measured_gain"] > 1.5 and change["predicted_gain"] > 1.5, report
+
+
+@contextlib.contextmanager
+def way(binary, *conditions):
+    """A way to a server of Pelton that the tap makes."""
+    with Server(binary) as server:
+        command = ["lab", "tap", "--target", server.address, *conditions]
+        with Server(binary, command=command) as tap:
+            yield tap.address
+
+
+def echo_of(bytes_of_request):
+    """Requests of so many bytes, and small answers."""
+    payload = base64.b64encode(bytes(bytes_of_request)).decode()
+    request = json.dumps({"payload": payload, "answer_bytes": 1})
+    return [*ECHO_METHOD, request, "--descriptor-set", DESCRIPTORS]
+
+
+@planted_cause
+@pytest.mark.parametrize("bandwidth", ["400KiB", "40KiB"])
+def test_a_way_that_is_full_of_requests_is_named(binary, bandwidth):
+    with way(binary, "--bandwidth", bandwidth) as address:
+        report = diagnose(binary, address, *echo_of(2_000))
+    assert_named(report, "bandwidth")
+    change = report["change"]
+    assert change["measured_gain"] > 1.5 and change["predicted_gain"] > 1.5, report
+
+
+@planted_cause
+def test_a_way_whose_packets_are_counted_is_named(binary):
+    with way(binary, "--packets-per-second", "400") as address:
+        report = diagnose(binary, address, *echo_of(10))
+    if report["verdict"] == "no limit found":
+        pytest.skip(report["sentence"])
+    assert_named(report, "packets_per_second")
+    assert report["change"]["measured_gain"] > 1.5, report
+
+
+@planted_cause
+def test_a_lock_behind_much_data_is_told_from_a_way_that_is_full(binary):
+    with planted(serial()) as address:
+        report = diagnose(binary, address, *echo_of(4_000))
+    assert_named(report, "server_serial")
 
 
 @planted_cause

@@ -1,5 +1,5 @@
 //! Messages and methods of the services that a Pelton server serves: `pelton.v1`, health,
-//! reflection, and the services of others that it stands in for.
+//! reflection, the agent of the lab, and the services of others that it stands in for.
 //!
 //! Each message is described once, field by field, and decoded and encoded by what
 //! [`protobuf::message!`] makes of it: server, client, load generator and command line use the
@@ -18,6 +18,7 @@
 )]
 
 pub mod admin;
+pub mod agent;
 pub mod blob;
 pub mod brpc_echo;
 pub mod echo;

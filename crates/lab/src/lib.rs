@@ -17,6 +17,7 @@
     )
 )]
 
+pub mod agent;
 pub mod compare;
 pub mod diagnose;
 mod failure;

@@ -9,11 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::Code;
-use common::{Reply, Script, Server, plan};
+use common::{Reply, RunningTap, Script, Server, plan};
 use lab::diagnose::{
     Cause, Conclusion, Diagnosis, EarlyEnd, LoadCeiling, LoadDiagnosis, LoadEvidence, LoadPoint,
     LoadSubject, SystemFolders, judge_load,
 };
+use lab::tap::Conditions;
 use lab::{RunError, SameRequest};
 
 fn subject(server: &Server) -> LoadSubject {
@@ -73,6 +74,51 @@ fn slow(pause: Duration) -> impl Fn(&common::Asked<'_>) -> Reply + Send + Sync {
         thread::sleep(pause);
         Reply::Answer(asked.message.to_vec())
     }
+}
+
+/// A way before a server that answers at once with a few bytes, and requests of so many bytes.
+/// Whoever answers and whoever asks are this process, which has little to do. Where others use the
+/// machine it comes out `undecided`, but nothing else may be named.
+fn way_named(conditions: Conditions, request_bytes: usize, cause: Cause) {
+    let server = Server::new(|_| Reply::Answer(b"ok".to_vec()));
+    let tap = RunningTap::before(&server.address, conditions);
+    let mut subject = subject(&server);
+    subject.plan.address = tap.address.clone();
+    subject.server_processes = vec![std::process::id()];
+    let folders = SystemFolders::default();
+    let request = SameRequest::new("/t.T/Echo".into(), vec![7; request_bytes]);
+    for _ in 0..2 {
+        let experiments = LoadDiagnosis::new(&subject, &folders, &|| false);
+        let evidence = experiments.run(|| request.clone(), &mut |_| {});
+        let found = judge_load(&evidence.expect("it is there"));
+        match found.conclusion {
+            Conclusion::Undecided => assert!(!found.needs.is_empty(), "{found:#?}"),
+            Conclusion::NoLimit => {}
+            Conclusion::Named(ref causes) => {
+                assert_eq!(causes, &[cause], "{found:#?}");
+                break;
+            }
+        }
+    }
+    tap.end();
+}
+
+#[test]
+fn a_way_that_is_full_of_requests_is_named() {
+    let conditions = Conditions {
+        bandwidth: Some(400_000),
+        ..Conditions::default()
+    };
+    way_named(conditions, 2_000, Cause::Bandwidth);
+}
+
+#[test]
+fn a_way_whose_packets_are_counted_is_named() {
+    let conditions = Conditions {
+        packets_per_second: Some(400),
+        ..Conditions::default()
+    };
+    way_named(conditions, 10, Cause::PacketsPerSecond);
 }
 
 /// Each connection has a thread of its own, which works on one call after the other.

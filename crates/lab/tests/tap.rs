@@ -4,53 +4,13 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use common::{Reply, Server, TIMEOUT, plan};
-use lab::tap::{Bottleneck, Conditions, Tap, TapPlan, TapSummary, TapTarget, TimeUse, judge};
+use common::{Reply, RunningTap, Server, TIMEOUT, plan};
+use lab::tap::{Bottleneck, Conditions, TapSummary, TimeUse, judge};
 use lab::{Length, SameRequest};
 use net::Address;
-
-/// A tap on a thread of its own.
-struct Running {
-    address: Address,
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<TapSummary>,
-}
-
-impl Running {
-    fn before(target: &Address, conditions: Conditions) -> Running {
-        let tap = Tap::bind(TapPlan {
-            listen: "127.0.0.1:0".parse().expect("an address"),
-            listen_tls: None,
-            target: TapTarget {
-                address: target.clone(),
-                tls: None,
-            },
-            conditions,
-        });
-        let tap = tap.expect("the server is there and a port is free");
-        let stop = Arc::new(AtomicBool::new(false));
-        let (address, is_over) = (tap.address().clone(), Arc::clone(&stop));
-        let thread = thread::spawn(move || {
-            let summary = tap.run(&mut |_| is_over.load(SeqCst));
-            summary.expect("the kernel has events")
-        });
-        Running {
-            address,
-            stop,
-            thread,
-        }
-    }
-
-    fn end(self) -> TapSummary {
-        self.stop.store(true, SeqCst);
-        self.thread.join().expect("it does not panic")
-    }
-}
 
 fn connect(address: &Address) -> TcpStream {
     let stream = TcpStream::connect(address.to_string()).expect("it listens");
@@ -125,7 +85,7 @@ fn bytes_of_any_protocol_go_through_unchanged_in_both_directions() {
             let came = threads.into_iter().map(|one| one.join().expect("no panic"));
             came.collect::<Vec<_>>()
         });
-        let tap = Running::before(&target, conditions);
+        let tap = RunningTap::before(&target, conditions);
         let clients: Vec<_> = (0..3)
             .map(|number| {
                 let stream = connect(&tap.address);
@@ -157,7 +117,7 @@ fn bytes_of_any_protocol_go_through_unchanged_in_both_directions() {
 #[test]
 fn a_client_that_goes_leaves_nothing_behind_and_a_server_that_is_gone_is_told() {
     let server = Server::echo();
-    let tap = Running::before(&server.address, Conditions::default());
+    let tap = RunningTap::before(&server.address, Conditions::default());
     for _ in 0..2 {
         let stream = connect(&tap.address);
         drop(stream);
@@ -182,7 +142,7 @@ fn a_client_that_goes_leaves_nothing_behind_and_a_server_that_is_gone_is_told() 
 }
 
 /// Sends calls through the tap, one connection with so many in flight.
-fn load(server: &Server, tap: &Running, in_flight: usize, calls: u64) {
+fn load(server: &Server, tap: &RunningTap, in_flight: usize, calls: u64) {
     let mut plan = plan(server, Length::Calls(calls));
     plan.address = tap.address.clone();
     plan.worker.in_flight = in_flight;
@@ -201,7 +161,7 @@ fn a_slow_server_is_named_and_calls_behind_it_are_counted() {
         thread::sleep(Duration::from_millis(5));
         Reply::Answer(asked.message.to_vec())
     });
-    let tap = Running::before(&server.address, Conditions::default());
+    let tap = RunningTap::before(&server.address, Conditions::default());
     load(&server, &tap, 4, 60);
     let summary = tap.end();
     assert_eq!(
@@ -218,7 +178,7 @@ fn a_slow_server_is_named_and_calls_behind_it_are_counted() {
 #[test]
 fn a_client_that_thinks_between_its_calls_is_named() {
     let server = Server::echo();
-    let tap = Running::before(&server.address, Conditions::default());
+    let tap = RunningTap::before(&server.address, Conditions::default());
     let options = client::ChannelOptions::default();
     let mut channel = client::Channel::connect(&tap.address, &options).expect("it listens");
     for _ in 0..30 {
@@ -251,7 +211,7 @@ fn a_delay_of_the_tap_is_the_networks_and_a_limit_is_kept_by_the_client() {
         stream_limit: Some(2),
         ..Conditions::default()
     };
-    let tap = Running::before(&server.address, conditions);
+    let tap = RunningTap::before(&server.address, conditions);
     load(&server, &tap, 8, 40);
     let summary = tap.end();
     assert_eq!(

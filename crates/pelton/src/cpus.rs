@@ -29,6 +29,13 @@ pub fn check(wanted: &CpuList) -> Result<(), NotUsable> {
     Err(NotUsable { cpu, usable })
 }
 
+/// Returns the last of the CPUs that this process may use, which has the least of the machine's own
+/// work; `None`: the system does not say.
+pub fn last_usable() -> Option<usize> {
+    let usable = rustix::thread::sched_getaffinity(None).ok()?;
+    (0..CpuSet::MAX_CPU).rev().find(|&cpu| usable.is_set(cpu))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +46,7 @@ mod tests {
         let message = wrong.to_string();
         assert!(message.contains("this process may use "), "{message}");
         assert!(!wrong.usable.0.is_empty());
+        assert_eq!(last_usable(), wrong.usable.0.last().copied());
         for _ in 0..2 {
             check(&wrong.usable).expect("they may be used");
         }

@@ -181,6 +181,12 @@ cases! {
     "io.grpc.DeleteResponse" api::kvstore::DeleteResponse;
     "messaging.Chunk" api::gupload::Chunk;
     "messaging.UploadStatus" api::gupload::UploadStatus;
+    "pelton.lab.v1.AgentWatchRequest" api::agent::AgentWatchRequest;
+    "pelton.lab.v1.AgentReport" api::agent::AgentReport;
+    "pelton.lab.v1.ProcessActivity" api::agent::ProcessActivity;
+    "pelton.lab.v1.MachineActivity" api::agent::MachineActivity;
+    "pelton.lab.v1.ThreadActivity" api::agent::ThreadActivity;
+    "pelton.lab.v1.NetworkActivity" api::agent::NetworkActivity;
     "example.EchoRequest" api::brpc_echo::EchoRequest;
     "example.EchoResponse" api::brpc_echo::EchoResponse;
     "FixLengthPBMsg" api::srpc_benchmark::FixLengthPbMsg;
@@ -300,6 +306,7 @@ pub const METHODS: &[&[api::Method]] = &[
     api::admin::METHODS,
     api::replication::METHODS,
     api::echo::METHODS,
+    api::agent::METHODS,
     api::health::METHODS,
     api::reflection::METHODS,
     api::interop::METHODS,

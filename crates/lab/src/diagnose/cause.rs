@@ -31,6 +31,14 @@ pub enum Cause {
     DiskSync,
     /// The way to the server is long.
     Way,
+    /// So many bytes go over the way each second, and no more.
+    Bandwidth,
+    /// So many packets go over the way each second, and no more.
+    PacketsPerSecond,
+    /// The server's CPU goes to messages, each with little in it.
+    SmallMessages,
+    /// Threads of the client move from CPU to CPU.
+    WanderingThreads,
     /// A quota of CPU time keeps threads from running.
     Quota,
     /// The hypervisor gives the CPU to others.
@@ -41,7 +49,7 @@ pub enum Cause {
 
 impl Cause {
     /// All.
-    pub const ALL: [Cause; 17] = [
+    pub const ALL: [Cause; 21] = [
         Cause::OneConnection,
         Cause::StreamLimit,
         Cause::Window,
@@ -56,6 +64,10 @@ impl Cause {
         Cause::ServerPool,
         Cause::DiskSync,
         Cause::Way,
+        Cause::Bandwidth,
+        Cause::PacketsPerSecond,
+        Cause::SmallMessages,
+        Cause::WanderingThreads,
         Cause::Quota,
         Cause::Steal,
         Cause::Generator,
@@ -78,6 +90,10 @@ impl Cause {
             Cause::ServerPool => "server_pool",
             Cause::DiskSync => "disk_sync",
             Cause::Way => "way",
+            Cause::Bandwidth => "bandwidth",
+            Cause::PacketsPerSecond => "packets_per_second",
+            Cause::SmallMessages => "small_messages",
+            Cause::WanderingThreads => "wandering_threads",
             Cause::Quota => "cpu_quota",
             Cause::Steal => "cpu_steal",
             Cause::Generator => "generator",
@@ -101,6 +117,10 @@ impl Cause {
             Cause::ServerPool => "a fixed number of calls at a time in the server",
             Cause::DiskSync => "syncs of the disk",
             Cause::Way => "way to the server",
+            Cause::Bandwidth => "bandwidth",
+            Cause::PacketsPerSecond => "packets each second",
+            Cause::SmallMessages => "messages that are too small",
+            Cause::WanderingThreads => "threads that move between CPUs",
             Cause::Quota => "CPU quota",
             Cause::Steal => "CPU taken by the hypervisor",
             Cause::Generator => "generator of the load",
@@ -118,6 +138,6 @@ mod tests {
     fn every_cause_has_a_name_of_its_own() {
         let names: HashSet<_> = Cause::ALL.map(Cause::name).into();
         let words: HashSet<_> = Cause::ALL.map(Cause::words).into();
-        assert_eq!((names.len(), words.len()), (17, 17));
+        assert_eq!((names.len(), words.len()), (21, 21));
     }
 }

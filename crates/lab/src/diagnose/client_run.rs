@@ -1,8 +1,9 @@
 //! One run of the user's client behind the tap, as evidence, and which run comes next.
 
-use super::client_verdict::{cycle_ns, is_waited_for};
+use super::client_verdict::{cycle_ns, is_client_named, is_waited_for};
 use super::evidence::{ClientEvidence, ClientRun};
 use super::process_watch::WatchedUse;
+use super::wandering::is_worth_trying;
 use crate::tap::{Bottleneck, Conditions, TapSummary, TimeUse, judge};
 
 /// The shortest and the longest way that is added.
@@ -21,6 +22,8 @@ pub enum RunConditions {
     Again,
     /// One call is open at a time on a connection.
     Single,
+    /// The client has one CPU alone.
+    Pinned,
 }
 
 impl RunConditions {
@@ -30,6 +33,13 @@ impl RunConditions {
             return Some(RunConditions::Plain);
         };
         let plain = &evidence.plain;
+        if evidence.early_end.is_none() && is_client_named(plain) && is_worth_trying(plain) {
+            return match (&evidence.pinned, &evidence.again) {
+                (None, _) => Some(RunConditions::Pinned),
+                (Some(_), None) => Some(RunConditions::Again),
+                (Some(_), Some(_)) => None,
+            };
+        }
         if evidence.early_end.is_some() || !is_waited_for(plain) || plain.most_open < 2 {
             return None;
         }
@@ -53,7 +63,7 @@ impl RunConditions {
     /// What the tap does for it.
     pub fn of_tap(self) -> Conditions {
         let (delay_ns, stream_limit) = match self {
-            RunConditions::Plain | RunConditions::Again => (0, None),
+            RunConditions::Plain | RunConditions::Again | RunConditions::Pinned => (0, None),
             RunConditions::Halved(limit) => (0, Some(limit)),
             RunConditions::Single => (0, Some(1)),
             RunConditions::Delayed(delay_ns) => (delay_ns, None),
@@ -74,6 +84,7 @@ impl ClientEvidence {
             halved: None,
             single: None,
             delayed: None,
+            pinned: None,
             again: None,
             early_end: None,
         }
@@ -87,6 +98,7 @@ impl ClientEvidence {
             RunConditions::Delayed(_) => self.delayed = Some(run),
             RunConditions::Again => self.again = Some(run),
             RunConditions::Single => self.single = Some(run),
+            RunConditions::Pinned => self.pinned = Some(run),
         }
     }
 }
@@ -152,6 +164,7 @@ pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) 
         round_trip_ns: (!summary.is_target_local).then_some(round_trip_ns),
         client: client.process,
         machine: client.machine.or(server.machine),
+        server_machine: server.machine,
         server: server.process,
         problem: (verdict.bottleneck == Bottleneck::NothingSeen).then_some(verdict.sentence),
     }
@@ -159,7 +172,8 @@ pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::run;
+    use super::super::evidence::ProcessUse;
+    use super::super::tests::{run, using};
     use super::*;
     use crate::tap::tests::summary_of_turns;
 
@@ -206,10 +220,36 @@ mod tests {
     }
 
     #[test]
+    fn a_client_whose_threads_move_runs_on_one_cpu_too() {
+        let mut plain = run(500.0);
+        (plain.client_share, plain.server_share) = (0.9, 0.1);
+        plain.client = Some(using(0.9, 0.6));
+        let mut evidence = ClientEvidence::new(plain);
+        let next = |evidence: &ClientEvidence| RunConditions::next(Some(evidence));
+        assert_eq!(next(&evidence), None, "nobody says that they move");
+        let moves = |process: &mut ProcessUse| process.migrations_per_s = Some(900.0);
+        evidence.plain.client.iter_mut().for_each(moves);
+        assert_eq!(next(&evidence), Some(RunConditions::Pinned));
+        evidence.add(RunConditions::Pinned, run(900.0));
+        assert_eq!(next(&evidence), Some(RunConditions::Again));
+        evidence.add(RunConditions::Again, run(500.0));
+        assert_eq!(next(&evidence), None);
+        // One that waits for the server, or needs more than a CPU, or almost none.
+        for cpus in [1.4, 0.1] {
+            let mut other = evidence.clone();
+            (other.pinned, other.again) = (None, None);
+            let change = |process: &mut ProcessUse| process.cpus = cpus;
+            other.plain.client.iter_mut().for_each(change);
+            assert_eq!(next(&other), None, "{cpus}");
+        }
+    }
+
+    #[test]
     fn conditions_are_made_by_the_tap() {
         for (conditions, delay_ns, limit) in [
             (RunConditions::Plain, 0, None),
             (RunConditions::Again, 0, None),
+            (RunConditions::Pinned, 0, None),
             (RunConditions::Halved(3), 0, Some(3)),
             (RunConditions::Single, 0, Some(1)),
             (RunConditions::Delayed(7), 7, None),

@@ -3,9 +3,11 @@
 
 use super::cause::Cause;
 use super::diagnosis::{
-    Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate, times,
+    Diagnosis, NEEDS_SERVER, ProcessLimit, of_process, percent, process_limit, process_words, rate,
+    times,
 };
 use super::evidence::{ClientEvidence, ClientRun, ProcessUse};
+use super::wandering::with_pinned_run;
 use crate::tap::time;
 
 /// Calls by which a client can be judged.
@@ -76,8 +78,8 @@ pub fn judge_client(evidence: &ClientEvidence) -> Diagnosis {
         )
     } else if plain.window_share >= NAMED_SHARE {
         windows(plain)
-    } else if is_named(plain.client_share, plain.server_share) {
-        client(plain)
+    } else if is_client_named(plain) {
+        with_pinned_run(evidence, client(plain))
     } else if is_named(plain.server_share, plain.client_share) {
         server(evidence)
     } else {
@@ -92,6 +94,13 @@ pub(super) fn is_waited_for(plain: &ClientRun) -> bool {
         && plain.ended >= JUDGED_CALLS
         && plain.tap_busy < TAP_BUSY
         && is_named(plain.server_share, plain.client_share)
+}
+
+/// Whether the client leaves the server without work, so that a run on one CPU may tell more.
+pub(super) fn is_client_named(plain: &ClientRun) -> bool {
+    let is_seen = plain.problem.is_none() && plain.ended >= JUDGED_CALLS;
+    let is_other = plain.tap_busy >= TAP_BUSY || plain.window_share >= NAMED_SHARE;
+    is_seen && !is_other && is_named(plain.client_share, plain.server_share)
 }
 
 fn is_named(share: f64, other: f64) -> bool {
@@ -333,10 +342,13 @@ fn alone(plain: &ClientRun) -> Diagnosis {
                      server could work on several";
     let known = plain.server.as_ref().and_then(|process| {
         let causes = (Cause::ServerThread, Cause::ServerCpu);
-        match process_limit(process, plain.machine.as_ref(), causes) {
-            ProcessLimit::Known(cause) => {
-                Some(of_process(cause, "server", process, plain.machine.as_ref()))
-            }
+        match process_limit(process, plain.server_machine.as_ref(), causes) {
+            ProcessLimit::Known(cause) => Some(of_process(
+                cause,
+                "server",
+                process,
+                plain.server_machine.as_ref(),
+            )),
             _ => None,
         }
     });
@@ -425,13 +437,14 @@ fn saturated_server(evidence: &ClientEvidence) -> Diagnosis {
         return Diagnosis::undecided(
             "the server has no more to give, and what keeps it from that cannot be seen from here"
                 .into(),
-            "the figures of the server's process: run this on its machine, with --server-pid if \
-             it is not found by its port",
+            NEEDS_SERVER,
         );
     };
     let causes = (Cause::ServerThread, Cause::ServerCpu);
-    match process_limit(process, plain.machine.as_ref(), causes) {
-        ProcessLimit::Known(cause) => of_process(cause, "server", process, plain.machine.as_ref()),
+    match process_limit(process, plain.server_machine.as_ref(), causes) {
+        ProcessLimit::Known(cause) => {
+            of_process(cause, "server", process, plain.server_machine.as_ref())
+        }
         ProcessLimit::Waiting => waiting(evidence, process),
         ProcessLimit::Unclear => Diagnosis::undecided(
             format!(

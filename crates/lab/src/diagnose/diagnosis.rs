@@ -128,6 +128,11 @@ impl Diagnosis {
     }
 }
 
+/// What is needed where the server's process cannot be seen.
+pub(super) const NEEDS_SERVER: &str = "the figures of the server's process: run this on its \
+     machine, with --server-pid if it is not found by its port, or `pelton lab agent` there, and \
+     --agent here";
+
 /// The part of the looks at which a sync went on, from which on it is what is waited for.
 const SYNC_SHARE: f64 = 0.6;
 
@@ -241,7 +246,7 @@ pub(super) fn of_process(
     let mut it = Diagnosis::named(cause, sentence).supported(process_words(who, process));
     if let Some(machine) = machine {
         it = it.supported(format!(
-            "this machine: {} CPUs, idle for {} of the time, {} taken by the hypervisor",
+            "its machine: {} CPUs, idle for {} of the time, {} taken by the hypervisor",
             machine.cpus,
             percent(machine.idle),
             percent(machine.steal)

@@ -26,9 +26,11 @@ pub struct ProcessUse {
     pub quota_cpus: Option<f64>,
     /// The part of the periods of that quota in which it was used up.
     pub throttled: Option<f64>,
+    /// How often its threads moved from one CPU to another each second.
+    pub migrations_per_s: Option<f64>,
 }
 
-/// What the CPUs of this machine did meanwhile.
+/// What the CPUs of a machine did meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineUse {
     /// CPUs that there are.
@@ -46,6 +48,10 @@ pub struct LoadPoint {
     pub connections: usize,
     /// Calls in flight on all of them together.
     pub in_flight: usize,
+    /// Bytes that each request had more than is asked for, in a field that no server knows.
+    pub padding_bytes: usize,
+    /// Operations in each call.
+    pub records_per_call: u64,
     /// Calls that ended each second.
     pub rate: f64,
     /// From the start of a call to its end, in nanoseconds.
@@ -60,6 +66,8 @@ pub struct LoadPoint {
     pub failed: u64,
     /// Bytes sent and received each second.
     pub bytes_per_s: (f64, f64),
+    /// Segments of TCP sent and received each second, acknowledgements without bytes included.
+    pub segments_per_s: Option<(f64, f64)>,
     /// The part of the time in which the busiest thread of the generator was on a CPU.
     pub generator_busy: Option<f64>,
     /// The part of the time of a connection in which requests waited for the server's window.
@@ -67,9 +75,9 @@ pub struct LoadPoint {
     /// The calls on a connection at which the server let no more begin; `None`: that did not
     /// happen.
     pub stream_limit: Option<u64>,
-    /// The server's process, if it is on this machine.
+    /// The server's process, if it is on this machine, or an agent on its machine watches it.
     pub server: Option<ProcessUse>,
-    /// This machine.
+    /// The machine on which it was watched.
     pub machine: Option<MachineUse>,
 }
 
@@ -120,6 +128,10 @@ pub struct LoadEvidence {
     pub again: Option<LoadPoint>,
     /// One call in flight once more, after that.
     pub alone: Option<LoadPoint>,
+    /// The best of one connection with larger requests.
+    pub larger: Option<LoadPoint>,
+    /// The same with several operations in each message.
+    pub batched: Option<LoadPoint>,
     /// There and back to the server without its work; `None`: it is on this machine.
     pub round_trip_ns: Option<u64>,
     /// Why it ended early.
@@ -169,10 +181,12 @@ pub struct ClientRun {
     pub round_trip_ns: Option<u64>,
     /// The client's processes.
     pub client: Option<ProcessUse>,
-    /// The server's process, if it is on this machine.
+    /// The server's process, if it is on this machine, or an agent on its machine watches it.
     pub server: Option<ProcessUse>,
     /// This machine.
     pub machine: Option<MachineUse>,
+    /// The machine on which the server was watched.
+    pub server_machine: Option<MachineUse>,
     /// What the tap says of it where no call succeeded.
     pub problem: Option<String>,
 }
@@ -188,6 +202,8 @@ pub struct ClientEvidence {
     pub single: Option<ClientRun>,
     /// With a longer way.
     pub delayed: Option<ClientRun>,
+    /// With one CPU alone.
+    pub pinned: Option<ClientRun>,
     /// As it is once more, after these: how much chance there is in the figures.
     pub again: Option<ClientRun>,
     /// Why runs were left out.

@@ -53,6 +53,16 @@ pub const DIAGNOSE_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections over which the same calls are spread, to see whether one connection is the limit.
 pub const SPREAD_CONNECTIONS: usize = 8;
 
+/// How many times as many bytes as a request has are added to it, to see whether the way is full.
+pub const PADDING_FACTOR: f64 = 2.0;
+
+/// The least and the most bytes that are added: what a request has beside its message changes by
+/// less, and what servers take is far more.
+pub const PADDING_LEAST_BYTES: usize = 64;
+
+/// See [`PADDING_LEAST_BYTES`].
+pub const PADDING_MOST_BYTES: usize = 256 << 10;
+
 /// How long a client runs behind the tap for one experiment, if it does not end by itself.
 pub const CLIENT_RUN: Duration = Duration::from_secs(6);
 

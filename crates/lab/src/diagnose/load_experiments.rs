@@ -9,14 +9,17 @@ use super::evidence::{EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint};
 use super::ladder::{LoadShape, best, next_in_flight, pace, shape};
 use super::limits::{
     DIAGNOSE_DEADLINE, EXPERIMENT, EXPERIMENT_CALLS, EXPERIMENT_MAX, EXPERIMENT_WARM_UP,
-    FIRST_CALLS, FIRST_CALLS_TIME, SPREAD_CONNECTIONS, STOP_ERRORS_LEAST, STOP_ERRORS_PERCENT,
+    FIRST_CALLS, FIRST_CALLS_TIME, PADDING_FACTOR, PADDING_LEAST_BYTES, PADDING_MOST_BYTES,
+    SPREAD_CONNECTIONS, STOP_ERRORS_LEAST, STOP_ERRORS_PERCENT,
 };
 use super::process_watch::{WatchSwitch, WatchedProcesses, WatchedUse, watch_processes};
+use super::small_messages;
 use super::system_folders::SystemFolders;
+use super::way_verdict::{is_larger_worth_trying, is_spread_worth_trying};
 use crate::pacing::Pace;
 use crate::run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
 use crate::worker::RunError;
-use crate::workload::Workload;
+use crate::workload::{LargerRequests, PeltonWorkload, Workload};
 
 /// What is loaded, and how much.
 #[derive(Clone, Debug)]
@@ -31,11 +34,22 @@ pub struct LoadSubject {
     pub round_trip_ns: Option<u64>,
 }
 
+/// Watches the server from the switch's begin to its end, and no longer than so many nanoseconds:
+/// an agent on its machine does.
+pub type ServerWatch<'a> = &'a (dyn Fn(&WatchSwitch, u64) -> WatchedUse + Sync);
+
+/// Makes a workload of a Pelton server with several operations in each message.
+pub type MakeBatches<'a> = &'a (dyn Fn() -> PeltonWorkload + Sync);
+
 /// Experiments that go on.
 pub struct LoadDiagnosis<'a> {
     subject: &'a LoadSubject,
     folders: &'a SystemFolders,
     is_stopped: &'a dyn Fn() -> bool,
+    /// Watches in the place of this machine.
+    server_watch: Option<ServerWatch<'a>>,
+    /// Makes the same operations, several in each message.
+    batches: Option<MakeBatches<'a>>,
     begin_ns: u64,
     /// The first calls, which are too few to be evidence.
     first: Vec<LoadPoint>,
@@ -50,6 +64,8 @@ struct Experiment {
     connections: usize,
     /// Calls in flight on each.
     in_flight: usize,
+    /// Bytes that requests have more.
+    padding_bytes: usize,
     pace: Pace,
     length: Length,
     most_ns: u64,
@@ -66,6 +82,8 @@ impl<'a> LoadDiagnosis<'a> {
             subject,
             folders,
             is_stopped,
+            server_watch: None,
+            batches: None,
             begin_ns: monotonic_ns(),
             first: Vec::new(),
             evidence: LoadEvidence {
@@ -74,11 +92,28 @@ impl<'a> LoadDiagnosis<'a> {
                 spread: None,
                 again: None,
                 alone: None,
+                larger: None,
+                batched: None,
                 round_trip_ns: subject.round_trip_ns,
                 early_end: None,
             },
             is_above_ceiling: false,
         }
+    }
+
+    /// Has the server watched by somebody else than this machine.
+    #[must_use]
+    pub fn watched_by(self, watch: Option<ServerWatch<'a>>) -> LoadDiagnosis<'a> {
+        LoadDiagnosis {
+            server_watch: watch,
+            ..self
+        }
+    }
+
+    /// Has the same operations tried several in one message, where that can tell anything.
+    #[must_use]
+    pub fn with_batches(self, batches: Option<MakeBatches<'a>>) -> LoadDiagnosis<'a> {
+        LoadDiagnosis { batches, ..self }
     }
 
     /// Makes all experiments that are needed, and returns what they measured. `make` makes the
@@ -94,6 +129,7 @@ impl<'a> LoadDiagnosis<'a> {
         let first = Experiment {
             connections: 1,
             in_flight: 1,
+            padding_bytes: 0,
             pace: Pace::Closed,
             length: Length::Calls(FIRST_CALLS),
             most_ns: FIRST_CALLS_TIME.as_nanos() as u64,
@@ -131,16 +167,46 @@ impl<'a> LoadDiagnosis<'a> {
         let (Some(last), Some(best)) = (one.last(), best(one)) else {
             return;
         };
-        if !is_saturated || last.in_flight < 2 {
+        if last.in_flight < 2 || !(is_saturated || is_spread_worth_trying(&self.evidence)) {
             return;
         }
         let best_in_flight = best.in_flight;
         let connections = last.in_flight.min(SPREAD_CONNECTIONS);
         let in_flight = last.in_flight / connections;
         self.evidence.spread = self.experiment(connections, in_flight, make, show);
-        if self.evidence.spread.is_some() {
+        if self.evidence.spread.is_some() && is_saturated {
             self.evidence.again = self.experiment(1, best_in_flight, make, show);
             self.evidence.alone = self.experiment(1, 1, make, show);
+        }
+        if is_saturated && is_larger_worth_trying(&self.evidence) {
+            self.make_larger(best_in_flight, make, show);
+        }
+        if let Some(batches) = self.batches
+            && is_saturated
+            && small_messages::is_worth_trying(&self.evidence)
+        {
+            self.evidence.batched = self.experiment(1, best_in_flight, &batches, show);
+        }
+    }
+
+    /// Makes the best experiment on one connection with larger requests. A server that refuses them
+    /// is no failure of the others.
+    fn make_larger<W: Workload>(
+        &mut self,
+        in_flight: usize,
+        make: &(impl Fn() -> W + Sync),
+        show: &mut dyn FnMut(&LoadPoint),
+    ) {
+        let Some(best) = best(&self.evidence.one) else {
+            return;
+        };
+        let request_bytes = best.bytes_per_s.0 / best.rate.max(1e-9);
+        let padding_bytes = (request_bytes * PADDING_FACTOR) as usize;
+        let padding_bytes = padding_bytes.clamp(PADDING_LEAST_BYTES, PADDING_MOST_BYTES);
+        let early_end = self.evidence.early_end.clone();
+        self.evidence.larger = self.padded((1, in_flight, padding_bytes), make, show);
+        if let Some(EarlyEnd::Failures(_)) = &self.evidence.early_end {
+            self.evidence.early_end = early_end;
         }
     }
 
@@ -149,6 +215,16 @@ impl<'a> LoadDiagnosis<'a> {
         &mut self,
         connections: usize,
         in_flight: usize,
+        make: &(impl Fn() -> W + Sync),
+        show: &mut dyn FnMut(&LoadPoint),
+    ) -> Option<LoadPoint> {
+        self.padded((connections, in_flight, 0), make, show)
+    }
+
+    /// The same with so many bytes more in each request.
+    fn padded<W: Workload>(
+        &mut self,
+        (connections, in_flight, padding_bytes): (usize, usize, usize),
         make: &(impl Fn() -> W + Sync),
         show: &mut dyn FnMut(&LoadPoint),
     ) -> Option<LoadPoint> {
@@ -169,6 +245,7 @@ impl<'a> LoadDiagnosis<'a> {
         let mut experiment = Experiment {
             connections,
             in_flight,
+            padding_bytes,
             pace: pace(&known, connections * in_flight, &self.subject.ceiling),
             length: Length::Duration(length),
             most_ns: u64::MAX,
@@ -203,6 +280,7 @@ impl<'a> LoadDiagnosis<'a> {
         let mut ended = None;
         let (is_stopped, folders) = (self.is_stopped, self.folders);
         let watched = WatchedProcesses::Each(self.subject.server_processes.clone());
+        let records_per_call = make().records_per_call();
         let begin_ns = monotonic_ns();
         let may_exceed = experiment.pace == Pace::Closed && experiment.most_ns == u64::MAX;
         let rate = self.subject.ceiling.rate;
@@ -223,8 +301,10 @@ impl<'a> LoadDiagnosis<'a> {
             false
         };
         let (outcome, seen) = thread::scope(|scope| {
-            let watching = watch(scope, folders, (watched, &switch), plan.length);
-            let outcome = run(&plan, |_| make(), &mut show);
+            let by = (folders, self.server_watch);
+            let watching = watch(scope, by, (watched, &switch), plan.length);
+            let make = |_| LargerRequests::new(make(), experiment.padding_bytes);
+            let outcome = run(&plan, make, &mut show);
             switch.end();
             let seen = watching.and_then(|thread| thread.join().ok());
             (outcome, seen.unwrap_or_default())
@@ -238,7 +318,10 @@ impl<'a> LoadDiagnosis<'a> {
             outcome => outcome?,
         };
         self.evidence.early_end = end_of(ended, &outcome);
-        let point = point(experiment, &plan, &outcome, seen);
+        let point = LoadPoint {
+            records_per_call,
+            ..point(experiment, &plan, &outcome, seen)
+        };
         Ok((point.succeeded > 0).then_some(point))
     }
 
@@ -262,7 +345,7 @@ impl<'a> LoadDiagnosis<'a> {
 /// Watches the server's processes on a thread of its own, while an experiment is measured.
 fn watch<'scope, 'env>(
     scope: &'scope thread::Scope<'scope, 'env>,
-    folders: &'env SystemFolders,
+    (folders, server_watch): (&'env SystemFolders, Option<ServerWatch<'env>>),
     (watched, switch): (WatchedProcesses, &'env WatchSwitch),
     length: Length,
 ) -> Option<thread::ScopedJoinHandle<'scope, WatchedUse>> {
@@ -271,6 +354,9 @@ fn watch<'scope, 'env>(
     };
     let watch = move || {
         let most_ns = length.as_nanos() as u64;
+        if let Some(watch) = server_watch {
+            return watch(switch, most_ns);
+        }
         let seen = watch_processes(folders, &[watched], switch, most_ns);
         seen.into_iter().next().unwrap_or_default()
     };
@@ -322,6 +408,8 @@ fn point(
     LoadPoint {
         connections: experiment.connections,
         in_flight: experiment.connections * experiment.in_flight,
+        padding_bytes: experiment.padding_bytes,
+        records_per_call: 1,
         rate,
         mean_ns: latency_ns.mean() as u64,
         p50_ns: latency_ns.value_at_quantile(0.5),
@@ -332,6 +420,10 @@ fn point(
             of_call(outcome.counters.bytes_out) * rate,
             of_call(outcome.counters.bytes_in) * rate,
         ),
+        segments_per_s: outcome.tcp.map(|tcp| {
+            let each_second = |segments: u64| segments as f64 / seconds;
+            (each_second(tcp.segments_out), each_second(tcp.segments_in))
+        }),
         generator_busy: outcome.busiest_percent.map(|percent| percent / 100.0),
         window_wait: (outcome.counters.window_wait_ns as f64 / all_ns).min(1.0),
         stream_limit: (tally.server_allows != u64::MAX).then_some(tally.server_allows),

@@ -2,12 +2,14 @@
 
 use super::cause::Cause;
 use super::diagnosis::{
-    Conclusion, Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate,
-    times,
+    Conclusion, Diagnosis, NEEDS_SERVER, ProcessLimit, of_process, percent, process_limit,
+    process_words, rate, times,
 };
 use super::evidence::{EarlyEnd, LoadEvidence, LoadPoint, ProcessUse};
 use super::ladder::{KNEE_SHARE, LoadShape, best, shape};
 use super::limits::STOP_ERRORS_PERCENT;
+use super::small_messages::with_batches;
+use super::way_verdict::{WayByBytes, bandwidth, packets, way_by_bytes};
 use crate::tap::time;
 
 /// How many times as much several connections must bring, for one to be the limit.
@@ -55,16 +57,20 @@ pub fn judge_load(evidence: &LoadEvidence) -> Diagnosis {
     if evidence.one.iter().all(|point| point.succeeded == 0) {
         return nothing_measured(evidence);
     }
-    let decided = match shape(&evidence.one, &evidence.ceiling) {
+    let of_packets = packets(evidence);
+    let decided = match (shape(&evidence.one, &evidence.ceiling), of_packets) {
         _ if best(&evidence.one).is_some_and(is_generator_busy) => {
             generator(best(&evidence.one).unwrap_or(top))
         }
-        LoadShape::Saturated { knee } => saturated(evidence, top, quiet_knee(evidence, knee)),
-        LoadShape::Capped => unlimited(evidence, first, "--max-rate"),
-        LoadShape::Growing => unlimited(evidence, first, "--max-in-flight"),
-        LoadShape::Unknown => unknown(evidence, top),
+        (_, Some(found)) => found,
+        (LoadShape::Saturated { knee }, None) => {
+            saturated(evidence, top, quiet_knee(evidence, knee))
+        }
+        (LoadShape::Capped, None) => unlimited(evidence, first, "--max-rate"),
+        (LoadShape::Growing, None) => unlimited(evidence, first, "--max-in-flight"),
+        (LoadShape::Unknown, None) => unknown(evidence, top),
     };
-    doubts(evidence, decided).ended_early(evidence.early_end.as_ref())
+    doubts(evidence, with_batches(evidence, decided)).ended_early(evidence.early_end.as_ref())
 }
 
 /// The experiments ended before throughput had stopped to grow.
@@ -136,7 +142,8 @@ fn saturated(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis
     };
     let gain = spread.rate / one.max(1e-9);
     let found = if gain >= CONNECTION_GAIN {
-        beyond(connection(top, spread, (gain, one, knee)), spread, gain)
+        let it = connection(evidence, (top, spread), (gain, one, knee));
+        beyond(it, spread, gain)
     } else if is_generator_busy(spread) {
         // What several connections could bring, the generator does not.
         return generator(spread);
@@ -178,8 +185,8 @@ fn best_of_one(evidence: &LoadEvidence) -> f64 {
 
 /// Several connections bring more than one.
 fn connection(
-    top: &LoadPoint,
-    spread: &LoadPoint,
+    evidence: &LoadEvidence,
+    (top, spread): (&LoadPoint, &LoadPoint),
     (gain, one, knee): (f64, f64, usize),
 ) -> Diagnosis {
     let connections = spread.connections as f64;
@@ -214,16 +221,7 @@ fn connection(
         let text = "let the server give larger windows, or open more connections";
         return change(text, connections, it);
     }
-    let is_busy = |process: &ProcessUse| {
-        let causes = (Cause::ServerThread, Cause::ServerCpu);
-        let limit = process_limit(process, top.machine.as_ref(), causes);
-        limit == ProcessLimit::Known(Cause::ServerThread)
-    };
-    let bytes_per_s = spread.bytes_per_s_max();
-    // What each further connection brings in full was not taken from the others.
-    let in_full = spread.connections.min(spread.in_flight) as f64 * EACH_IN_FULL;
-    let may_be_full = bytes_per_s > FULL_WAY_BYTES_PER_S && gain < in_full;
-    if may_be_full && !top.server.as_ref().is_some_and(is_busy) {
+    if let Some(bytes_per_s) = shared_way(evidence, (top, spread), gain) {
         let text = format!(
             "one connection carries {}, several {}, with {:.0} KiB/s: one connection, or a way \
              that is full and that several use better",
@@ -246,6 +244,29 @@ fn connection(
         connections,
         it,
     )
+}
+
+/// Returns the bytes each second of a way that may be full, and that several connections use better
+/// than one.
+fn shared_way(
+    evidence: &LoadEvidence,
+    (top, spread): (&LoadPoint, &LoadPoint),
+    gain: f64,
+) -> Option<f64> {
+    let is_busy = |process: &ProcessUse| {
+        let causes = (Cause::ServerThread, Cause::ServerCpu);
+        let limit = process_limit(process, top.machine.as_ref(), causes);
+        limit == ProcessLimit::Known(Cause::ServerThread)
+    };
+    let bytes_per_s = match way_by_bytes(evidence) {
+        // Of that way only answers are left.
+        WayByBytes::HasRoom { .. } => spread.bytes_per_s.1,
+        _ => spread.bytes_per_s_max(),
+    };
+    // What each further connection brings in full was not taken from the others.
+    let in_full = spread.connections.min(spread.in_flight) as f64 * EACH_IN_FULL;
+    let may_be_full = bytes_per_s > FULL_WAY_BYTES_PER_S && gain < in_full;
+    (may_be_full && !top.server.as_ref().is_some_and(is_busy)).then_some(bytes_per_s)
 }
 
 /// Names what the next limit is, where several connections bring less than one limit less should.
@@ -281,8 +302,7 @@ fn server(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis {
                  the network keeps it from that cannot be seen from here",
                 rate(best_of_one(evidence))
             ),
-            "the figures of the server's process: run this on its machine, with --server-pid if \
-             it is not found by its port",
+            NEEDS_SERVER,
         );
     };
     let causes = (Cause::ServerThread, Cause::ServerCpu);
@@ -361,13 +381,8 @@ fn waiting(evidence: &LoadEvidence, process: &ProcessUse, knee: usize) -> Diagno
         time(alone_ns),
         at_a_time
     );
-    if most.bytes_per_s_max() > FULL_WAY_BYTES_PER_S {
-        let text = format!(
-            "the server waits, but not for CPU; {:.0} KiB/s go over the connection, so that a lock \
-             in it and a way that is full look the same",
-            most.bytes_per_s_max() / 1_024.0
-        );
-        return Diagnosis::undecided(text, "the same load with smaller messages").supported(alone);
+    if let Some(found) = full_way(evidence, most) {
+        return found.supported(alone);
     }
     let cpu_of_call_ns = process.cpus * 1e9 / most.rate.max(1e-9);
     let cpus = most.machine.map_or(1.0, |machine| machine.cpus as f64);
@@ -406,6 +421,42 @@ fn waiting(evidence: &LoadEvidence, process: &ProcessUse, knee: usize) -> Diagno
         "what its threads wait for: a profile of the server",
     )
     .supported(process_words("server", process))
+}
+
+/// The way is full, or may be; `None`: it has room.
+fn full_way(evidence: &LoadEvidence, most: &LoadPoint) -> Option<Diagnosis> {
+    let (bytes_per_s, room) = match way_by_bytes(evidence) {
+        WayByBytes::Full { size, left } => return Some(bandwidth(evidence, size, left)),
+        WayByBytes::Unclear { size, left } => {
+            let text = format!(
+                "the server waits, but not for CPU; with requests {} as large {} of the calls are \
+                 answered, which fits neither a lock in it nor a way that is full",
+                times(size),
+                percent(left)
+            );
+            let need = "a quieter machine, or the same load with smaller messages";
+            return Some(Diagnosis::undecided(text, need));
+        }
+        WayByBytes::HasRoom { size } => (most.bytes_per_s.1, Some(size)),
+        WayByBytes::Unknown => (most.bytes_per_s_max(), None),
+    };
+    if bytes_per_s <= FULL_WAY_BYTES_PER_S {
+        return None;
+    }
+    let text = format!(
+        "the server waits, but not for CPU; {:.0} KiB/s go over the connection, so that a lock in \
+         it and a way that is full look the same",
+        bytes_per_s / 1_024.0
+    );
+    let it = Diagnosis::undecided(text, "the same load with smaller messages");
+    Some(match room {
+        None => it,
+        Some(size) => it.supported(format!(
+            "with requests {} as large as many calls are answered: it is not their way that is \
+             full, but that of the answers may be",
+            times(size)
+        )),
+    })
 }
 
 /// Throughput grows as far as it was allowed to, by this flag.

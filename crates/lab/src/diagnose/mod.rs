@@ -16,7 +16,10 @@ mod load_experiments;
 mod load_verdict;
 mod process_watch;
 mod report;
+mod small_messages;
 mod system_folders;
+mod wandering;
+mod way_verdict;
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +32,10 @@ pub use evidence::{
     ClientEvidence, ClientRun, EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint, MachineUse,
     ProcessUse, ThreadUse,
 };
-pub use load_experiments::{LoadDiagnosis, LoadSubject};
+pub use load_experiments::{LoadDiagnosis, LoadSubject, MakeBatches, ServerWatch};
 pub use load_verdict::judge_load;
 pub use process_watch::{WatchSwitch, WatchedProcesses, WatchedUse, watch_processes};
 pub use report::DiagnosisReport;
 pub use system_folders::SystemFolders;
+
+pub(crate) use process_watch::ProcessWatch;

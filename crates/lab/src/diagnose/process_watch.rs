@@ -35,8 +35,8 @@ pub struct WatchedUse {
 
 /// A watch that goes on.
 #[derive(Debug)]
-pub(super) struct ProcessWatch<'a> {
-    folders: &'a SystemFolders,
+pub(crate) struct ProcessWatch {
+    folders: SystemFolders,
     watched: WatchedProcesses,
     begin_ns: u64,
     first: HashMap<(u32, u32), ThreadReading>,
@@ -49,14 +49,15 @@ pub(super) struct ProcessWatch<'a> {
     quotas: HashMap<u32, Vec<CpuQuota>>,
 }
 
-impl<'a> ProcessWatch<'a> {
-    pub(super) fn begin(
-        folders: &'a SystemFolders,
+impl ProcessWatch {
+    /// Begins to watch.
+    pub(crate) fn begin(
+        folders: &SystemFolders,
         watched: WatchedProcesses,
         now_ns: u64,
-    ) -> ProcessWatch<'a> {
+    ) -> ProcessWatch {
         let mut watch = ProcessWatch {
-            folders,
+            folders: folders.clone(),
             watched,
             begin_ns: now_ns,
             first: HashMap::new(),
@@ -93,7 +94,7 @@ impl<'a> ProcessWatch<'a> {
     }
 
     /// Looks what the threads do now.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         self.looks += 1;
         let known: HashSet<u32> = self.last.keys().map(|(process, _)| *process).collect();
         let in_sync = known
@@ -109,7 +110,7 @@ impl<'a> ProcessWatch<'a> {
     }
 
     /// Returns what was seen until now.
-    pub(super) fn end(mut self, now_ns: u64) -> WatchedUse {
+    pub(crate) fn seen(&mut self, now_ns: u64) -> WatchedUse {
         self.count_threads();
         let machine = self.machine.zip(self.folders.machine());
         WatchedUse {
@@ -118,37 +119,74 @@ impl<'a> ProcessWatch<'a> {
         }
     }
 
-    fn process_use(&self, now_ns: u64) -> ProcessUse {
-        let wall_ns = now_ns.saturating_sub(self.begin_ns).max(1) as f64;
-        let (mut on_cpu_ns, mut waited_ns) = (0, 0);
-        let mut busiest: Option<(u64, u64, &str)> = None;
-        for (key, after) in &self.last {
+    /// For each thread how long it ran, and was ready without a CPU, since the watch began.
+    fn thread_times(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+        self.last.iter().map(|(key, after)| {
             // A thread that began meanwhile began with nothing.
             let before = self.first.get(key);
-            let since = |after_ns: u64, before_ns: Option<u64>| {
-                after_ns.saturating_sub(before_ns.unwrap_or_default())
-            };
-            let ran_ns = since(after.on_cpu_ns, before.map(|thread| thread.on_cpu_ns));
+            let (ran_ns, late_ns) =
+                before.map_or((0, 0), |thread| (thread.on_cpu_ns, thread.waited_ns));
+            (
+                after.on_cpu_ns.saturating_sub(ran_ns),
+                after.waited_ns.saturating_sub(late_ns),
+                after.name.as_str(),
+            )
+        })
+    }
+
+    /// Returns what each thread has done by the last look at it, the busiest first.
+    pub(crate) fn threads(&self, now_ns: u64) -> Vec<ThreadUse> {
+        let wall_ns = self.wall_ns(now_ns);
+        let mut times: Vec<_> = self.thread_times().collect();
+        times.sort_by(|one, two| two.0.cmp(&one.0).then_with(|| one.2.cmp(two.2)));
+        let of = |times| thread_use(times, wall_ns);
+        times.into_iter().map(of).collect()
+    }
+
+    fn wall_ns(&self, now_ns: u64) -> f64 {
+        now_ns.saturating_sub(self.begin_ns).max(1) as f64
+    }
+
+    /// Returns whether any of the processes is still there, and may be looked at.
+    pub(crate) fn is_alive(&self) -> bool {
+        let has_threads = |process| !self.folders.threads(process).is_empty();
+        self.processes().into_iter().any(has_threads)
+    }
+
+    fn process_use(&self, now_ns: u64) -> ProcessUse {
+        let wall_ns = self.wall_ns(now_ns);
+        let (mut on_cpu_ns, mut waited_ns) = (0, 0);
+        let mut busiest: Option<(u64, u64, &str)> = None;
+        for times in self.thread_times() {
+            let (ran_ns, late_ns, _) = times;
             on_cpu_ns += ran_ns;
-            let late_ns = since(after.waited_ns, before.map(|thread| thread.waited_ns));
             waited_ns += late_ns;
             if busiest.is_none_or(|(most_ns, _, _)| ran_ns > most_ns) {
-                busiest = Some((ran_ns, late_ns, after.name.as_str()));
+                busiest = Some(times);
             }
         }
         let (quota_cpus, throttled) = self.quota_use().unzip();
         ProcessUse {
             cpus: on_cpu_ns as f64 / wall_ns,
-            busiest: busiest.map(|(ran_ns, late_ns, name)| ThreadUse {
-                name: name.to_owned(),
-                busy: ran_ns as f64 / wall_ns,
-                waited: late_ns as f64 / wall_ns,
-            }),
+            busiest: busiest.map(|times| thread_use(times, wall_ns)),
             waited_for_cpus: waited_ns as f64 / wall_ns,
             in_sync: (self.sync_looks > 0).then(|| self.syncs as f64 / self.sync_looks as f64),
             quota_cpus,
             throttled,
+            migrations_per_s: self.migrations().map(|moves| moves as f64 * 1e9 / wall_ns),
         }
+    }
+
+    /// How often threads moved from CPU to CPU, as far as the kernel says.
+    fn migrations(&self) -> Option<u64> {
+        let of_thread = |(key, after): (&(u32, u32), &ThreadReading)| {
+            let before = self.first.get(key).and_then(|thread| thread.migrations);
+            Some(after.migrations?.saturating_sub(before.unwrap_or_default()))
+        };
+        self.last
+            .iter()
+            .filter_map(of_thread)
+            .reduce(|one, two| one.saturating_add(two))
     }
 
     /// Returns the quota that was used up in the largest part of its periods, and that part; of
@@ -165,6 +203,14 @@ impl<'a> ProcessWatch<'a> {
             pairs.collect::<Vec<_>>()
         });
         uses.max_by(|one, two| one.1.total_cmp(&two.1).then(two.0.total_cmp(&one.0)))
+    }
+}
+
+fn thread_use((ran_ns, late_ns, name): (u64, u64, &str), wall_ns: f64) -> ThreadUse {
+    ThreadUse {
+        name: name.to_owned(),
+        busy: ran_ns as f64 / wall_ns,
+        waited: late_ns as f64 / wall_ns,
     }
 }
 
@@ -186,6 +232,16 @@ pub struct WatchSwitch {
 }
 
 impl WatchSwitch {
+    /// Returns whether it has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Returns whether nothing more is to be watched.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
     /// From now on it is watched.
     pub fn begin(&self) {
         self.is_on.store(true, Relaxed);
@@ -205,23 +261,25 @@ pub fn watch_processes(
     switch: &WatchSwitch,
     most_ns: u64,
 ) -> Vec<WatchedUse> {
-    while !switch.is_on.load(Relaxed) {
-        if switch.is_over.load(Relaxed) {
+    while !switch.has_begun() {
+        if switch.is_over() {
             return watched.iter().map(|_| WatchedUse::default()).collect();
         }
         thread::sleep(LOOK_EVERY);
     }
     let begin_ns = monotonic_ns();
-    let mut watches: Vec<ProcessWatch<'_>> = watched
+    let mut watches: Vec<ProcessWatch> = watched
         .iter()
         .map(|watched| ProcessWatch::begin(folders, watched.clone(), begin_ns))
         .collect();
-    while !switch.is_over.load(Relaxed) && monotonic_ns().saturating_sub(begin_ns) < most_ns {
+    while !switch.is_over() && monotonic_ns().saturating_sub(begin_ns) < most_ns {
         thread::sleep(LOOK_EVERY);
         watches.iter_mut().for_each(ProcessWatch::look);
     }
     let end_ns = monotonic_ns();
-    watches.into_iter().map(|watch| watch.end(end_ns)).collect()
+    (watches.iter_mut())
+        .map(|watch| watch.seen(end_ns))
+        .collect()
 }
 
 #[cfg(test)]
@@ -268,13 +326,13 @@ mod tests {
         let recorded = Recorded::new("steal");
         recorded.write("proc/stat", STAT);
         let folders = recorded.folders();
-        let watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![]), 0);
+        let mut watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![]), 0);
         // 100 ticks more: 25 stolen, 40 idle, 5 waited for a disk.
         recorded.write(
             "proc/stat",
             &STAT.replace("100 0 100 800 0 0 0 0", "115 0 115 840 5 0 0 25"),
         );
-        let seen = watch.end(1_000);
+        let seen = watch.seen(1_000);
         let machine = seen.machine.expect("it was read");
         assert_eq!((machine.cpus, machine.steal, machine.idle), (2, 0.25, 0.45));
         assert_eq!(seen.process, None, "there was none to watch");
@@ -291,21 +349,30 @@ mod tests {
             );
             recorded.write(&format!("{folder}/comm"), &format!("worker-{thread}\n"));
         };
+        let moved = |thread: u32, times: u64| {
+            let text = format!("x (8)\n---\nse.nr_migrations   :   {times}\nnr_switches : 9\n");
+            recorded.write(&format!("proc/7/task/{thread}/sched"), &text);
+        };
         schedstat(7, 1_000, 500);
         schedstat(8, 5_000, 0);
+        moved(7, 20);
         let folders = recorded.folders();
         let mut watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![7]), 10_000);
         schedstat(9, 300, 0);
+        moved(9, 2);
+        moved(7, 23);
         schedstat(8, 5_800, 100);
         watch.count_threads();
         fs::remove_dir_all(recorded.0.join("proc/7/task/8")).expect("it was there");
         schedstat(7, 1_100, 500);
-        let seen = watch.end(11_000).process.expect("it is there");
+        let seen = watch.seen(11_000).process.expect("it is there");
         assert_eq!(seen.cpus, 1.2, "{seen:?}");
         assert_eq!(seen.waited_for_cpus, 0.1);
         let busiest = seen.busiest.expect("there are threads");
         assert_eq!((busiest.name.as_str(), busiest.busy), ("worker-8", 0.8));
         assert_eq!((seen.in_sync, seen.throttled), (None, None));
+        // Five in a microsecond.
+        assert_eq!(seen.migrations_per_s.map(f64::round), Some(5e6));
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -321,7 +388,7 @@ mod tests {
             recorded.write("proc/7/task/8/syscall", text);
             (0..looks).for_each(|_| watch.look());
         }
-        let seen = watch.end(1_000).process.expect("it is there");
+        let seen = watch.seen(1_000).process.expect("it is there");
         assert_eq!(seen.in_sync, Some(0.75));
     }
 
@@ -337,9 +404,9 @@ mod tests {
         };
         statistics(100, 10);
         let folders = recorded.folders();
-        let watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![7]), 0);
+        let mut watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![7]), 0);
         statistics(120, 25);
-        let seen = watch.end(1_000).process.expect("it is there");
+        let seen = watch.seen(1_000).process.expect("it is there");
         assert_eq!((seen.quota_cpus, seen.throttled), (Some(0.5), Some(0.75)));
     }
 
@@ -375,10 +442,10 @@ mod tests {
         throttled("cgroup/a/b", 10, 0);
         throttled("cgroup/a", 10, 0);
         let folders = recorded.folders();
-        let watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![7]), 0);
+        let mut watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![7]), 0);
         throttled("cgroup/a/b", 20, 0);
         throttled("cgroup/a", 20, 8);
-        let seen = watch.end(1_000).process.expect("it is there");
+        let seen = watch.seen(1_000).process.expect("it is there");
         assert_eq!((seen.quota_cpus, seen.throttled), (Some(1.5), Some(0.8)));
     }
 

@@ -124,7 +124,8 @@ impl DiagnosisReport {
                 put("experiments", load_points(load).map(point_fields).collect());
             }
             ReportedEvidence::Client(client) => {
-                put("runs", client_runs(client).map(run_fields).collect());
+                let fields = |run| run_fields(client, run);
+                put("runs", client_runs(client).map(fields).collect());
             }
         }
         fields
@@ -132,7 +133,13 @@ impl DiagnosisReport {
 }
 
 fn load_points(load: &LoadEvidence) -> impl Iterator<Item = &LoadPoint> {
-    let compared = [&load.spread, &load.again, &load.alone];
+    let compared = [
+        &load.spread,
+        &load.again,
+        &load.alone,
+        &load.larger,
+        &load.batched,
+    ];
     load.one.iter().chain(compared.into_iter().flatten())
 }
 
@@ -144,8 +151,13 @@ fn load_rows(load: &LoadEvidence) -> Vec<String> {
     for point in load_points(load) {
         let server = point.server.as_ref();
         let unknown = || "-".to_owned();
+        let different = match (point.padding_bytes, point.records_per_call) {
+            (0, 0..=1) => String::new(),
+            (0, operations) => format!("  {operations} operations in each"),
+            (bytes, _) => format!("  requests {bytes} B larger"),
+        };
         rows.push(format!(
-            "{:>11} {:>9} {:>10} {:>9} {:>9} {:>9} {:>7} {:>8} {:>8}",
+            "{:>11} {:>9} {:>10} {:>9} {:>9} {:>9} {:>7} {:>8} {:>8}{different}",
             point.connections,
             point.in_flight,
             rate(point.rate),
@@ -166,12 +178,18 @@ fn client_runs(client: &ClientEvidence) -> impl Iterator<Item = &ClientRun> {
     let others = [
         &client.halved,
         &client.delayed,
+        &client.pinned,
         &client.again,
         &client.single,
     ];
     [&client.plain]
         .into_iter()
         .chain(others.into_iter().flatten())
+}
+
+fn is_pinned(client: &ClientEvidence, run: &ClientRun) -> bool {
+    let pinned = client.pinned.as_ref();
+    pinned.is_some_and(|pinned| std::ptr::eq(pinned, run))
 }
 
 fn client_rows(client: &ClientEvidence) -> Vec<String> {
@@ -182,6 +200,7 @@ fn client_rows(client: &ClientEvidence) -> Vec<String> {
     rows.extend(client_runs(client).map(|run| {
         let conditions = match (run.stream_limit_made, run.delay_ns) {
             (Some(limit), _) => format!("at most {limit} open"),
+            (None, 0) if is_pinned(client, run) => "on one CPU".to_owned(),
             (None, 0) => "as it is".to_owned(),
             (None, delay_ns) => format!("{} of delay", time(delay_ns)),
         };
@@ -211,7 +230,13 @@ fn point_fields(point: &LoadPoint) -> Value {
     json!({
         "connections": point.connections,
         "in_flight": point.in_flight,
+        "padding_bytes": point.padding_bytes,
+        "records_per_call": point.records_per_call,
         "calls_per_s": point.rate,
+        "bytes_sent_per_s": point.bytes_per_s.0,
+        "bytes_received_per_s": point.bytes_per_s.1,
+        "segments_sent_per_s": point.segments_per_s.map(|(sent, _)| sent),
+        "segments_received_per_s": point.segments_per_s.map(|(_, received)| received),
         "mean_us": point.mean_ns as f64 / 1e3,
         "p50_us": point.p50_ns as f64 / 1e3,
         "p99_us": point.p99_ns as f64 / 1e3,
@@ -226,8 +251,9 @@ fn point_fields(point: &LoadPoint) -> Value {
     })
 }
 
-fn run_fields(run: &ClientRun) -> Value {
+fn run_fields(client: &ClientEvidence, run: &ClientRun) -> Value {
     json!({
+        "on_one_cpu": is_pinned(client, run),
         "stream_limit_made": run.stream_limit_made,
         "delay_us": run.delay_ns as f64 / 1e3,
         "calls_per_s": run.rate,
@@ -261,5 +287,6 @@ fn process_fields(process: &ProcessUse) -> Value {
         "in_sync": process.in_sync,
         "quota_cpus": process.quota_cpus,
         "throttled": process.throttled,
+        "migrations_per_s": process.migrations_per_s,
     })
 }

@@ -42,6 +42,9 @@ pub(super) struct ThreadReading {
     pub(super) on_cpu_ns: u64,
     /// Ready to run, without a CPU.
     pub(super) waited_ns: u64,
+    /// How often it moved from one CPU to another; `None`: the kernel does not say, or it is one of
+    /// too many threads.
+    pub(super) migrations: Option<u64>,
 }
 
 /// Ticks of all CPUs since the machine began.
@@ -61,7 +64,7 @@ impl SystemFolders {
     /// Returns the threads of a process; none if it has gone, or may not be looked at.
     pub(super) fn threads(&self, process: u32) -> Vec<ThreadReading> {
         let tasks = numbered_entries(&self.process(process).join("task"));
-        let read = |(id, path): (u32, PathBuf)| {
+        let read = |(place, (id, path)): (usize, (u32, PathBuf))| {
             let text = fs::read_to_string(path.join("schedstat")).ok()?;
             let mut words = text.split_whitespace();
             let on_cpu_ns = words.next()?.parse().ok()?;
@@ -72,9 +75,12 @@ impl SystemFolders {
                 name: name.trim().to_owned(),
                 on_cpu_ns,
                 waited_ns,
+                migrations: (place < LOOKED_AT_THREADS)
+                    .then(|| migrations(&path))
+                    .flatten(),
             })
         };
-        tasks.filter_map(read).collect()
+        tasks.enumerate().filter_map(read).collect()
     }
 
     /// Returns whether a thread of the process is within a system call that waits for a disk;
@@ -183,6 +189,15 @@ impl SystemFolders {
         }
         sockets
     }
+}
+
+/// `se.nr_migrations` of the file `sched` of a thread.
+fn migrations(thread: &Path) -> Option<u64> {
+    let text = fs::read_to_string(thread.join("sched")).ok()?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("se.nr_migrations"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
 }
 
 /// The entries of a folder whose names are numbers.

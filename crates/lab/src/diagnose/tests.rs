@@ -16,11 +16,11 @@ pub(super) const CEILING: LoadCeiling = LoadCeiling {
 };
 
 /// A server that waits.
-fn idle() -> ProcessUse {
+pub(super) fn idle() -> ProcessUse {
     using(0.05, 0.02)
 }
 
-fn using(cpus: f64, busiest: f64) -> ProcessUse {
+pub(super) fn using(cpus: f64, busiest: f64) -> ProcessUse {
     ProcessUse {
         cpus,
         busiest: Some(ThreadUse {
@@ -32,10 +32,11 @@ fn using(cpus: f64, busiest: f64) -> ProcessUse {
         in_sync: Some(0.0),
         quota_cpus: None,
         throttled: None,
+        migrations_per_s: None,
     }
 }
 
-const MACHINE: MachineUse = MachineUse {
+pub(super) const MACHINE: MachineUse = MachineUse {
     cpus: 4,
     steal: 0.0,
     idle: 0.6,
@@ -49,6 +50,8 @@ pub(super) fn points(rates: &[f64]) -> Vec<LoadPoint> {
         LoadPoint {
             connections: 1,
             in_flight,
+            padding_bytes: 0,
+            records_per_call: 1,
             rate,
             mean_ns,
             p50_ns: mean_ns,
@@ -56,6 +59,7 @@ pub(super) fn points(rates: &[f64]) -> Vec<LoadPoint> {
             succeeded: rate as u64,
             failed: 0,
             bytes_per_s: (rate * 60.0, rate * 50.0),
+            segments_per_s: Some((rate, rate)),
             generator_busy: Some(0.1),
             window_wait: 0.0,
             stream_limit: None,
@@ -67,7 +71,7 @@ pub(super) fn points(rates: &[f64]) -> Vec<LoadPoint> {
 }
 
 /// With the last experiment spread over several connections, `gain` times as good.
-fn load(rates: &[f64], gain: f64) -> LoadEvidence {
+pub(super) fn load(rates: &[f64], gain: f64) -> LoadEvidence {
     let one = points(rates);
     let last = one.last().expect("there is one").clone();
     LoadEvidence {
@@ -79,13 +83,15 @@ fn load(rates: &[f64], gain: f64) -> LoadEvidence {
         }),
         again: Some(last),
         alone: None,
+        larger: None,
+        batched: None,
         one,
         round_trip_ns: None,
         early_end: None,
     }
 }
 
-fn with(mut evidence: LoadEvidence, change: impl Fn(&mut LoadPoint)) -> LoadEvidence {
+pub(super) fn with(mut evidence: LoadEvidence, change: impl Fn(&mut LoadPoint)) -> LoadEvidence {
     evidence.one.iter_mut().for_each(&change);
     evidence.spread.iter_mut().for_each(change);
     evidence
@@ -95,14 +101,14 @@ fn with_server(evidence: LoadEvidence, server: &ProcessUse) -> LoadEvidence {
     with(evidence, |point| point.server = Some(server.clone()))
 }
 
-fn assert_causes(diagnosis: &Diagnosis, causes: &[Cause]) {
+pub(super) fn assert_causes(diagnosis: &Diagnosis, causes: &[Cause]) {
     assert_eq!(diagnosis.causes(), causes, "{diagnosis:#?}");
     assert!(!diagnosis.evidence_for.is_empty(), "{diagnosis:#?}");
     let words = causes.first().map(|cause| cause.words());
     assert!(words.is_some_and(|words| diagnosis.sentence.starts_with(words)));
 }
 
-fn assert_undecided(diagnosis: &Diagnosis, part: &str) {
+pub(super) fn assert_undecided(diagnosis: &Diagnosis, part: &str) {
     assert_eq!(
         diagnosis.conclusion,
         Conclusion::Undecided,
@@ -114,8 +120,8 @@ fn assert_undecided(diagnosis: &Diagnosis, part: &str) {
     assert!(all.contains(part), "{all}");
 }
 
-const SERIAL: &[f64] = &[200.0, 199.0, 201.0];
-const POOL: &[f64] = &[66.0, 131.0, 262.0, 263.0, 262.0];
+pub(super) const SERIAL: &[f64] = &[200.0, 199.0, 201.0];
+pub(super) const POOL: &[f64] = &[66.0, 131.0, 262.0, 263.0, 262.0];
 
 #[test]
 fn a_server_that_works_on_one_call_at_a_time_is_named() {
@@ -461,12 +467,13 @@ pub(super) fn run(rate: f64) -> ClientRun {
         client: Some(using(0.2, 0.1)),
         server: Some(idle()),
         machine: Some(MACHINE),
+        server_machine: Some(MACHINE),
         problem: None,
     }
 }
 
 /// With what is left with half as many open, with one open, and with a longer way.
-fn client(halved: f64, single: f64, delayed: f64) -> ClientEvidence {
+pub(super) fn client(halved: f64, single: f64, delayed: f64) -> ClientEvidence {
     let plain = run(530.0);
     let limited = |left: f64, limit| {
         Some(ClientRun {
@@ -483,6 +490,7 @@ fn client(halved: f64, single: f64, delayed: f64) -> ClientEvidence {
             rate: plain.rate * delayed,
             ..plain.clone()
         }),
+        pinned: None,
         again: Some(plain.clone()),
         plain,
         early_end: None,

@@ -2,6 +2,7 @@
 
 mod follow_up;
 mod kvstore;
+mod larger;
 mod mix;
 mod pelton;
 mod ping;
@@ -11,6 +12,7 @@ mod same;
 pub use kvstore::{
     KINDS as KVSTORE_KINDS, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload,
 };
+pub(crate) use larger::LargerRequests;
 pub use mix::{Mix, MixError, MixOperation, Ycsb};
 pub use pelton::{PeltonLoad, PeltonWorkload, Shape as PeltonShape};
 pub use ping::Ping;

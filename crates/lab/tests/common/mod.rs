@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use client::{Address, Code, Status};
+use lab::tap::{Conditions, Tap, TapPlan, TapSummary, TapTarget};
 use lab::{ConnectionMode, Length, LoadPlan, Pace, WorkerPlan};
 use wire::{Connection, ErrorCode, Event, StreamKey};
 
@@ -259,6 +260,46 @@ fn send(
             connection.drain(out, now_ns);
         }
         Reply::Cut | Reply::Nothing => {}
+    }
+}
+
+/// A tap on a thread of its own.
+pub struct RunningTap {
+    pub address: Address,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<TapSummary>,
+}
+
+impl RunningTap {
+    /// Before a server, with these conditions.
+    pub fn before(target: &Address, conditions: Conditions) -> RunningTap {
+        let tap = Tap::bind(TapPlan {
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            listen_tls: None,
+            target: TapTarget {
+                address: target.clone(),
+                tls: None,
+            },
+            conditions,
+        });
+        let tap = tap.expect("the server is there and a port is free");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (address, is_over) = (tap.address().clone(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            let summary = tap.run(&mut |_| is_over.load(SeqCst));
+            summary.expect("the kernel has events")
+        });
+        RunningTap {
+            address,
+            stop,
+            thread,
+        }
+    }
+
+    /// Ends it, and returns what it has seen.
+    pub fn end(self) -> TapSummary {
+        self.stop.store(true, SeqCst);
+        self.thread.join().expect("it does not panic")
     }
 }
 

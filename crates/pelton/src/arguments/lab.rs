@@ -1,5 +1,6 @@
 //! `pelton lab`
 
+mod agent;
 mod diagnose;
 
 use std::ffi::OsString;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use net::Address;
 
+pub use agent::AgentArguments;
 pub use diagnose::DiagnoseArguments;
 
 use super::lab_scenario::ScenarioArguments;
@@ -71,6 +73,17 @@ pub enum LabCommand {
     /// 256 in flight, for two minutes, and ends when 1 % of them fail or take ten times as long.
     /// docs/lab.md says what it can know. Exit code 1: nothing could be measured.
     Diagnose(Box<DiagnoseArguments>),
+
+    /// Report on the server's machine what its process does, for a diagnosis on another one
+    ///
+    /// Serves pelton.lab.v1.Agent over gRPC: whoever calls Watch gets a report in each interval,
+    /// with the CPU of the process and of its busiest threads, time without a CPU, syncs, quota,
+    /// CPUs stolen and idle, segments of TCP and how many were sent again, packets, and bytes in
+    /// the buffers of its connections. `pelton lab diagnose --agent` calls it. It changes nothing,
+    /// and takes no orders. It listens on the loopback interface, which `ssh -L
+    /// 1988:127.0.0.1:1988 HOST` reaches; another address wants --token-file or --anonymous.
+    /// docs/lab.md says more.
+    Agent(AgentArguments),
 }
 
 /// `pelton lab histogram`

@@ -44,7 +44,7 @@ pub use database::{
     KindArgument, ListDatabasesArguments,
 };
 pub use forget_replicas::ForgetReplicasArguments;
-pub use lab::{DiagnoseArguments, HistogramArguments, LabCommand, TapArguments};
+pub use lab::{AgentArguments, DiagnoseArguments, HistogramArguments, LabCommand, TapArguments};
 pub use lab_scenario::{ScenarioArguments, ScenarioName};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestOrder};
 pub use load_rate::LoadRate;

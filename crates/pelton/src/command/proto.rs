@@ -32,6 +32,7 @@ proto_files! {
     "grpc/testing/empty.proto"
     "grpc/testing/messages.proto"
     "grpc/testing/test.proto"
+    "pelton/lab/v1/agent.proto"
     "pelton/v1/admin.proto"
     "pelton/v1/blob.proto"
     "pelton/v1/echo.proto"

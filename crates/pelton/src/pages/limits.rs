@@ -26,6 +26,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("lab", "tap/limits.rs", "The tap"),
     ("lab", "sweep/limits.rs", "Sweeps and comparisons"),
     ("lab", "diagnose/limits.rs", "Diagnosis"),
+    ("lab", "agent/limits.rs", "The agent of the lab"),
     ("pelton", "limits.rs", "The program"),
 ];
 

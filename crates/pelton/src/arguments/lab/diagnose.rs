@@ -1,5 +1,7 @@
 //! `pelton lab diagnose`
 
+use std::path::PathBuf;
+
 use clap::Args;
 use lab::diagnose::limits;
 use lab::{MethodName, Mix};
@@ -49,7 +51,7 @@ pub struct DiagnoseArguments {
     /// What the method takes, for servers without reflection: a FileDescriptorSet (protoc
     /// --include_imports -o FILE)
     #[arg(long, value_name = "FILE", requires = "method")]
-    pub descriptor_set: Option<std::path::PathBuf>,
+    pub descriptor_set: Option<PathBuf>,
 
     /// Which operations of a Pelton server, in percent: get, put, delete, append, incr
     #[arg(
@@ -79,6 +81,25 @@ pub struct DiagnoseArguments {
     /// The server's process on this machine [default: the one that listens on the target's port]
     #[arg(long, value_name = "PID", value_parser = number::whole::<u32>(1, u32::MAX.into()))]
     pub server_pid: Option<u32>,
+
+    /// A `pelton lab agent` on the server's machine, which watches its process: host:port,
+    /// [ipv6]:port or unix:/path
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        conflicts_with = "server_pid",
+        value_parser = server_address
+    )]
+    pub agent: Option<Address>,
+
+    /// File with the token of the agent
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub agent_token_file: Option<PathBuf>,
+
+    /// Speak TLS with the agent, and believe it if its certificate is one of these (PEM), or signed
+    /// by one of these authorities
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub agent_tls_ca: Option<PathBuf>,
 
     /// Make so many calls a second at most
     #[arg(

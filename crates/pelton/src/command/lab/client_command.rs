@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use net::Address;
 use rustix::process::Signal;
 
-use super::process::signal_group;
+use super::process::{signal_group, spawn_on};
 use crate::exit::Failure;
 
 /// What stands for the address in the arguments.
@@ -31,16 +31,29 @@ pub(super) struct ClientCommand {
 impl ClientCommand {
     /// Starts it; what it prints goes to standard error, where it does not mix with a report.
     pub(super) fn start(words: &[OsString], address: &Address) -> Result<ClientCommand, Failure> {
+        ClientCommand::start_on(words, address, None)
+    }
+
+    /// The same, on one CPU alone if that is given.
+    pub(super) fn start_on(
+        words: &[OsString],
+        address: &Address,
+        cpu: Option<usize>,
+    ) -> Result<ClientCommand, Failure> {
         let mut words = words.iter().map(|word| with_address(word, address));
         let program = words.next().unwrap_or_default();
         let name = program.to_string_lossy().into_owned();
-        let started = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .args(words)
             .stdin(Stdio::null())
             .stdout(io::stderr())
             // With what it starts itself it is ended as a whole.
-            .process_group(0)
-            .spawn();
+            .process_group(0);
+        let started = match cpu {
+            None => command.spawn(),
+            Some(cpu) => spawn_on(command, cpu),
+        };
         match started {
             Ok(child) => Ok(ClientCommand {
                 child,

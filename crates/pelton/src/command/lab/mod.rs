@@ -1,15 +1,18 @@
 //! `pelton lab`
 
+mod agent;
 mod client_command;
 mod compare;
 mod diagnose;
 mod histogram;
+mod listen_tls;
 mod page_file;
 mod process;
 mod scenario;
 mod started;
 mod sweep;
 mod tap;
+mod this_machine;
 
 use clap::ArgMatches;
 use serde_json::{Map, Value};
@@ -27,6 +30,7 @@ pub fn lab(command: &LabCommand, matches: &ArgMatches) -> Result<Exit, Failure> 
         LabCommand::Sweep(arguments) => sweep::sweep(arguments, matches),
         LabCommand::Compare(arguments) => compare::compare(arguments),
         LabCommand::Scenario(arguments) => scenario::scenario(arguments),
+        LabCommand::Agent(arguments) => agent::agent(arguments),
         LabCommand::Diagnose(arguments) => {
             let is_token_named = is_on_command_line(matches, "token_file");
             diagnose::diagnose(arguments, is_token_named)

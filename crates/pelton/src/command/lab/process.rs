@@ -2,7 +2,9 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::process::{Command, Stdio};
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -46,4 +48,17 @@ pub(super) fn signal_group(leader: u32, signal: Signal) {
         // Fails only if all of it has ended meanwhile.
         let _ = kill_process_group(group, signal);
     }
+}
+
+/// Starts a program on one CPU alone: it has the CPUs of the thread that starts it.
+///
+/// # Errors
+/// If it cannot be started, or not there.
+pub(super) fn spawn_on(mut command: Command, cpu: usize) -> io::Result<Child> {
+    let spawning = thread::Builder::new().spawn(move || {
+        net::pin_thread(cpu)?;
+        command.spawn()
+    })?;
+    let spawned = spawning.join();
+    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it has ended")))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::process::signal_group;
+use super::process::{signal_group, spawn_on};
 use crate::limits::{SCENARIO_LINE_CHARACTERS, SCENARIO_OUTPUT_BYTES};
 
 /// How long a program may take to end that was asked to.
@@ -192,16 +192,6 @@ fn read_lines(
         }
     };
     thread::Builder::new().spawn(read).map(drop)
-}
-
-/// A program has the CPUs of the thread that starts it.
-fn spawn_on(mut command: Command, cpu: usize) -> io::Result<Child> {
-    let spawning = thread::Builder::new().spawn(move || {
-        net::pin_thread(cpu)?;
-        command.spawn()
-    })?;
-    let spawned = spawning.join();
-    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it has ended")))
 }
 
 #[cfg(test)]

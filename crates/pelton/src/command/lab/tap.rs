@@ -1,14 +1,13 @@
 //! `pelton lab tap`
 
-use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use lab::tap::{Bottleneck, Conditions, Tap, TapError, TapPlan, TapReport, TapTarget, TapTotals};
 use net::Address;
-use net::tls::{ConfigPart, ServerTls, ServerTlsOptions};
 
 use super::client_command::ClientCommand;
+use super::listen_tls::listen_tls;
 use super::page_file::PageFile;
 use super::print_report;
 use crate::arguments::TapArguments;
@@ -24,7 +23,10 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
     let plan = TapPlan {
         listen: arguments.listen.clone(),
-        listen_tls: listen_tls(arguments)?,
+        listen_tls: listen_tls(
+            arguments.listen_tls_cert.as_ref(),
+            arguments.listen_tls_key.as_ref(),
+        )?,
         target: TapTarget {
             address: arguments.target.clone(),
             tls: client_tls(&arguments.tls)?,
@@ -107,35 +109,6 @@ impl TapEnd {
         let is_late = |duration| self.begin.elapsed() >= duration;
         interrupt.is_set() || self.duration.is_some_and(is_late)
     }
-}
-
-fn listen_tls(arguments: &TapArguments) -> Result<Option<ServerTls>, Failure> {
-    let (Some(certificate), Some(key)) = (&arguments.listen_tls_cert, &arguments.listen_tls_key)
-    else {
-        return Ok(None);
-    };
-    let read = |flag: &str, path: &Path| {
-        fs::read(path).map_err(|error| {
-            Failure::Failed(format!("{flag}: cannot read {}: {error}", path.display()))
-        })
-    };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let options = ServerTlsOptions {
-        certificate: &read("--listen-tls-cert", certificate)?,
-        key: &read("--listen-tls-key", key)?,
-        client_authorities: None,
-        client_certificate_optional: true,
-        applications: &[client::APPLICATION],
-        now_s: now.map_or(0, |since| since.as_secs()),
-    };
-    let tls = ServerTls::new(&options).map_err(|error| {
-        let (flag, path) = match error.part() {
-            ConfigPart::Key => ("--listen-tls-key", key),
-            _ => ("--listen-tls-cert", certificate),
-        };
-        Failure::Failed(format!("{flag} {}: {error}", path.display()))
-    })?;
-    Ok(Some(tls))
 }
 
 /// Says why there is no tap, and what helps.

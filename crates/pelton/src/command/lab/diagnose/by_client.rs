@@ -13,8 +13,10 @@ use net::Address;
 
 use super::super::client_command::ClientCommand;
 use super::super::tap::not_begun;
+use super::WatchedServer;
 use crate::arguments::DiagnoseArguments;
 use crate::command::tls::client_tls;
+use crate::cpus;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::note;
@@ -26,7 +28,7 @@ const LAST_CLOSES: Duration = Duration::from_millis(200);
 pub(super) fn diagnose(
     arguments: &DiagnoseArguments,
     command: &str,
-    server_processes: &[u32],
+    server: &WatchedServer<'_>,
     interrupt: &Interrupt,
 ) -> Result<DiagnosisReport, Failure> {
     let begin = Instant::now();
@@ -44,7 +46,7 @@ pub(super) fn diagnose(
             "pelton lab diagnose: runs the client {}",
             words(conditions)
         ));
-        let run = run(arguments, command, conditions, server_processes, interrupt)?;
+        let run = run(arguments, command, conditions, server, interrupt)?;
         match &mut evidence {
             None => evidence = Some(ClientEvidence::new(run)),
             Some(_) if interrupt.is_set() => {}
@@ -72,6 +74,7 @@ fn words(conditions: RunConditions) -> String {
             format!("with at most {limit} calls open on a connection")
         }
         RunConditions::Single => "with one call open at a time on a connection".to_owned(),
+        RunConditions::Pinned => "on one CPU".to_owned(),
         RunConditions::Delayed(delay_ns) => {
             format!("with {:.1} ms more of a way", delay_ns as f64 / 1e6)
         }
@@ -83,27 +86,19 @@ fn run(
     arguments: &DiagnoseArguments,
     command: &str,
     conditions: RunConditions,
-    server_processes: &[u32],
+    server: &WatchedServer<'_>,
     interrupt: &Interrupt,
 ) -> Result<ClientRun, Failure> {
-    let tap = Tap::bind(TapPlan {
-        listen: Address::Tcp {
-            host: "127.0.0.1".into(),
-            port: 0,
-        },
-        listen_tls: None,
-        target: TapTarget {
-            address: arguments.target.clone(),
-            tls: client_tls(&arguments.tls)?,
-        },
-        conditions: conditions.of_tap(),
-    })
-    .map_err(not_begun)?;
+    let tap = tap(arguments, conditions)?;
     let shell = ["sh", "-c", command].map(OsString::from);
-    let mut client = ClientCommand::start(&shell, tap.address())?;
+    let cpu = match conditions {
+        RunConditions::Pinned => cpus::last_usable(),
+        _ => None,
+    };
+    let mut client = ClientCommand::start_on(&shell, tap.address(), cpu)?;
     let watched = [
         WatchedProcesses::Group(client.group()),
-        WatchedProcesses::Each(server_processes.to_vec()),
+        WatchedProcesses::Each(server.processes.to_vec()),
     ];
     let (folders, switch) = (SystemFolders::default(), WatchSwitch::default());
     let mut end = ClientEnd {
@@ -114,6 +109,11 @@ fn run(
     let (summary, seen) = thread::scope(|scope| {
         let watch = || watch_processes(&folders, &watched, &switch, u64::MAX);
         let watching = thread::Builder::new().spawn_scoped(scope, watch).ok();
+        let agent_watching = server.agent.and_then(|agent| {
+            let switch = &switch;
+            let watch = move || agent.watch(switch, u64::MAX);
+            thread::Builder::new().spawn_scoped(scope, watch).ok()
+        });
         let summary = tap.run(&mut |totals| {
             if totals.begun > 0 {
                 switch.begin();
@@ -126,7 +126,12 @@ fn run(
         });
         switch.end();
         let seen = watching.and_then(|thread| thread.join().ok());
-        (summary, seen.unwrap_or_default())
+        let mut seen = seen.unwrap_or_default();
+        let by_agent = agent_watching.and_then(|thread| thread.join().ok());
+        if let (Some(by_agent), Some(server)) = (by_agent, seen.get_mut(1)) {
+            *server = by_agent;
+        }
+        (summary, seen)
     });
     let (text, _) = client.end();
     if let Some(text) = text {
@@ -138,6 +143,23 @@ fn run(
     let (client, server) = (seen.next(), seen.next());
     let (client, server) = (client.unwrap_or_default(), server.unwrap_or_default());
     Ok(client_run(&summary, client, server))
+}
+
+/// The tap between the client and the server.
+fn tap(arguments: &DiagnoseArguments, conditions: RunConditions) -> Result<Tap, Failure> {
+    Tap::bind(TapPlan {
+        listen: Address::Tcp {
+            host: "127.0.0.1".into(),
+            port: 0,
+        },
+        listen_tls: None,
+        target: TapTarget {
+            address: arguments.target.clone(),
+            tls: client_tls(&arguments.tls)?,
+        },
+        conditions: conditions.of_tap(),
+    })
+    .map_err(not_begun)
 }
 
 /// When a run is over.

@@ -4,9 +4,10 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use client::{Channel, ChannelOptions, Credentials};
+use lab::agent::RemoteWatch;
 use lab::diagnose::{
-    DiagnosisReport, LoadCeiling, LoadDiagnosis, LoadEvidence, LoadPoint, LoadSubject,
-    SystemFolders, judge_load, limits,
+    DiagnosisReport, LoadCeiling, LoadDiagnosis, LoadEvidence, LoadPoint, LoadSubject, MakeBatches,
+    ServerWatch, SystemFolders, WatchSwitch, judge_load, limits,
 };
 use lab::{
     ConnectionMode, Distribution, Length, LoadPlan, MethodError, MethodKind, MethodName, Pace,
@@ -15,7 +16,8 @@ use lab::{
 };
 use net::Address;
 
-use super::safety;
+use super::super::this_machine::is_on_this_machine;
+use super::{WatchedServer, safety};
 use crate::arguments::{ConnectionArguments, DiagnoseArguments, OutputFormat, ProfileArguments};
 use crate::command::CONNECT_HINT;
 use crate::command::load::own_database::OwnDatabase;
@@ -31,6 +33,9 @@ const KEYS: u64 = 10_000;
 
 /// Records of one Batch while they are stored.
 const FILL_RECORDS: usize = 100;
+
+/// Operations of one Batch, where several in a message are compared with one.
+const BATCH_RECORDS: usize = 10;
 
 /// Connections by which the way to a server is measured: the shortest counts.
 const ROUND_TRIPS: usize = 3;
@@ -48,7 +53,7 @@ pub(super) struct CallerIdentity {
 pub(super) fn diagnose(
     arguments: &DiagnoseArguments,
     caller: &CallerIdentity,
-    server_processes: &[u32],
+    server: &WatchedServer<'_>,
     interrupt: &Interrupt,
 ) -> Result<DiagnosisReport, Failure> {
     safety::check_target(arguments)?;
@@ -59,7 +64,7 @@ pub(super) fn diagnose(
             in_flight: arguments.max_in_flight,
             time_ns: arguments.max_time.ms.saturating_mul(1_000_000),
         },
-        server_processes: server_processes.to_vec(),
+        server_processes: server.processes.to_vec(),
         round_trip_ns: round_trip_ns(&arguments.target, plan.connect_timeout),
         plan,
     };
@@ -68,11 +73,12 @@ pub(super) fn diagnose(
             let (method, request) = encode(arguments, &subject.plan, method, data)?;
             safety::note_ceiling(arguments);
             let workload = SameRequest::new(method.path(), request);
-            let evidence = experiments(&subject, || workload.clone(), interrupt)?;
+            let make = || workload.clone();
+            let evidence = experiments((&subject, server.agent), make, None, interrupt)?;
             (method.to_string(), evidence)
         }
         _ => {
-            let evidence = load_own_database(arguments, &subject, interrupt)?;
+            let evidence = load_own_database(arguments, (&subject, server.agent), interrupt)?;
             (format!("{}, {KEYS} keys", arguments.mix), evidence)
         }
     };
@@ -85,8 +91,9 @@ pub(super) fn diagnose(
 }
 
 fn experiments<W: Workload>(
-    subject: &LoadSubject,
+    (subject, agent): (&LoadSubject, Option<&RemoteWatch>),
     make: impl Fn() -> W + Sync,
+    batches: Option<MakeBatches<'_>>,
     interrupt: &Interrupt,
 ) -> Result<LoadEvidence, Failure> {
     let folders = SystemFolders::default();
@@ -102,7 +109,12 @@ fn experiments<W: Workload>(
             point.rate
         ));
     };
-    let experiments = LoadDiagnosis::new(subject, &folders, &is_stopped);
+    let watch =
+        agent.map(|agent| move |switch: &WatchSwitch, most_ns: u64| agent.watch(switch, most_ns));
+    let watch = watch.as_ref().map(|watch| watch as ServerWatch<'_>);
+    let experiments = LoadDiagnosis::new(subject, &folders, &is_stopped)
+        .watched_by(watch)
+        .with_batches(batches);
     let evidence = experiments.run(make, &mut show);
     evidence.map_err(|error| match error {
         RunError::Connect(text) => Failure::Failed(format!("{text}; {NOT_REACHED_HINT}")),
@@ -115,7 +127,7 @@ fn experiments<W: Workload>(
 /// Loads a database that is made for it, and removes it however that ends.
 fn load_own_database(
     arguments: &DiagnoseArguments,
-    subject: &LoadSubject,
+    (subject, agent): (&LoadSubject, Option<&RemoteWatch>),
     interrupt: &Interrupt,
 ) -> Result<LoadEvidence, Failure> {
     let own = OwnDatabase::create_over(ConnectionArguments {
@@ -137,8 +149,15 @@ fn load_own_database(
         distribution: Distribution::Uniform,
         values: ValueSizes::Fixed(32),
     };
-    let evidence = fill(&load, subject, interrupt)
-        .and_then(|()| experiments(subject, || PeltonWorkload::new(&load, 1, 0, 1), interrupt));
+    let evidence = fill(&load, subject, interrupt).and_then(|()| {
+        let make = || PeltonWorkload::new(&load, 1, 0, 1);
+        let batches = PeltonLoad {
+            shape: PeltonShape::Batch(BATCH_RECORDS),
+            ..load.clone()
+        };
+        let make_batches = || PeltonWorkload::new(&batches, 1, 0, 1);
+        experiments((subject, agent), make, Some(&make_batches), interrupt)
+    });
     let removed = own.remove();
     match (evidence, removed) {
         (Err(failure), Err(left)) => Err(failure.with(&left.to_string())),
@@ -291,7 +310,7 @@ fn round_trip_ns(target: &Address, timeout: Duration) -> Option<u64> {
     let Address::Tcp { host, port } = target else {
         return None;
     };
-    if safety::is_on_this_machine(target) {
+    if is_on_this_machine(target) {
         return None;
     }
     let address = (host.as_str(), *port).to_socket_addrs().ok()?.next()?;

@@ -1,19 +1,30 @@
 //! `pelton lab diagnose`
 
+mod agent_watch;
 mod by_client;
 mod by_load;
 mod safety;
 
 use std::net::TcpStream;
 
+use lab::agent::RemoteWatch;
 use lab::diagnose::SystemFolders;
 use net::Address;
 
 use super::print_report;
+use super::this_machine::is_on_this_machine;
 use crate::arguments::DiagnoseArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
+
+/// How the server is watched.
+struct WatchedServer<'a> {
+    /// Its processes on this machine; empty: not known.
+    processes: &'a [u32],
+    /// An agent on its machine, which watches instead.
+    agent: Option<&'a RemoteWatch>,
+}
 
 /// Makes the experiments, and prints what they come to. `is_token_named`: --token-file stands on
 /// the command line.
@@ -22,13 +33,18 @@ pub(super) fn diagnose(
     is_token_named: bool,
 ) -> Result<Exit, Failure> {
     let folders = SystemFolders::default();
-    let server_processes = server_processes(arguments, &folders)?;
+    let processes = server_processes(arguments, &folders)?;
+    let agent = agent_watch::agent_watch(arguments)?;
+    let server = WatchedServer {
+        processes: &processes,
+        agent: agent.as_ref(),
+    };
     let interrupt = Interrupt::listen();
     let report = match &arguments.client {
-        Some(command) => by_client::diagnose(arguments, command, &server_processes, &interrupt)?,
+        Some(command) => by_client::diagnose(arguments, command, &server, &interrupt)?,
         None => {
             let caller = by_load::CallerIdentity { is_token_named };
-            by_load::diagnose(arguments, &caller, &server_processes, &interrupt)?
+            by_load::diagnose(arguments, &caller, &server, &interrupt)?
         }
     };
     print_report(arguments.output, &report.text(), || report.fields())?;
@@ -44,6 +60,9 @@ fn server_processes(
     arguments: &DiagnoseArguments,
     folders: &SystemFolders,
 ) -> Result<Vec<u32>, Failure> {
+    if arguments.agent.is_some() {
+        return Ok(Vec::new());
+    }
     if let Some(process) = arguments.server_pid {
         lab::process_cpu_ns(process).map_err(|error| {
             Failure::Failed(format!(
@@ -57,7 +76,7 @@ fn server_processes(
         note("pelton lab diagnose: --server-pid says which process serves a UNIX socket");
         return Ok(Vec::new());
     };
-    if !safety::is_on_this_machine(&arguments.target) {
+    if !is_on_this_machine(&arguments.target) {
         return Ok(Vec::new());
     }
     let found = folders.listeners(*port);

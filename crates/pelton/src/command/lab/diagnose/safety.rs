@@ -1,25 +1,11 @@
 //! What may be loaded without asking.
 
-use std::net::ToSocketAddrs;
-
 use lab::MethodName;
-use net::Address;
 
+use super::super::this_machine::is_on_this_machine;
 use crate::arguments::DiagnoseArguments;
 use crate::exit::Failure;
 use crate::output::note;
-
-/// Whether an address is one of this machine, so that nobody else is disturbed.
-pub(super) fn is_on_this_machine(address: &Address) -> bool {
-    match address {
-        Address::Unix(_) => true,
-        Address::Tcp { host, port } => {
-            let addresses = (host.as_str(), *port).to_socket_addrs();
-            let addresses: Vec<_> = addresses.into_iter().flatten().collect();
-            !addresses.is_empty() && addresses.iter().all(|address| address.ip().is_loopback())
-        }
-    }
-}
 
 /// Refuses to load a server of another machine without being told so.
 pub(super) fn check_target(arguments: &DiagnoseArguments) -> Result<(), Failure> {
