@@ -108,7 +108,7 @@ mod tests {
             let mut out = Vec::new();
             larger.encode(&mut out);
             assert_eq!(out.len(), bytes.len() + more);
-            assert_eq!(EchoRequest::decode(&out), Ok(request.clone()));
+            assert_eq!(EchoRequest::decode(&out), Ok(request));
             let mut out = Vec::new();
             let shared = larger.encode_shared(&mut out).is_some();
             assert_eq!((out.len(), shared), (more, true));
