@@ -63,6 +63,28 @@ fn calls_that_wait_for_their_next_attempt_count_for_the_queue() {
 }
 
 #[test]
+fn a_call_that_is_cancelled_while_it_waits_has_waited_until_then() {
+    let options = PoolOptions {
+        max_in_flight: 1,
+        ..fixed(1)
+    };
+    let mut simulated = simulated(options, ServerBehavior::default());
+    simulated.run_for(SECOND);
+    simulated.begin(0, &call("/t.T/Silent")).expect("room");
+    simulated.turn();
+    for round in 1..3 {
+        let now_ns = simulated.now_ns;
+        let waiting = simulated.engine.begin(round, &call(ECHO), now_ns, |_| {});
+        // Nobody turns the pool meanwhile.
+        simulated.now_ns += 300 * MS;
+        let waiting = waiting.expect("room");
+        simulated.engine.cancel(waiting, simulated.now_ns);
+        let times = simulated.statistics().wait_times;
+        assert_eq!(times.permit_ns, round * 300 * MS);
+    }
+}
+
+#[test]
 fn connections_that_are_loaded_alike_take_turns() {
     let mut simulated = simulated(fixed(3), ServerBehavior::default());
     simulated.run_for(SECOND);
