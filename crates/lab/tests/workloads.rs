@@ -129,7 +129,16 @@ fn bounds_of_a_load_are_exact() {
 fn methods_stand_in_the_order_of_the_kinds() {
     let path = |name: &str| format!("/pelton.v1.KeyValue/{name}");
     let paths = |shape| PeltonWorkload::new(&load("get=100", shape), 1, 0, 1).paths();
-    let each = ["Get", "Put", "Delete", "Append", "Increment", "Batch"].map(path);
+    let each = [
+        "Get",
+        "Put",
+        "Delete",
+        "Append",
+        "Increment",
+        "Batch",
+        "Scan",
+    ]
+    .map(path);
     assert_eq!(paths(PeltonShape::Single), each);
     assert_eq!(paths(PeltonShape::Batch(2)), each);
     assert_eq!(paths(PeltonShape::Pipe(2)), [path("Pipe")]);

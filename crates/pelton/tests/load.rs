@@ -594,7 +594,11 @@ fn wrong_usage_is_explained() {
     let server = Server::start();
     for (flags, part) in [
         (&["--mix", "get=50"][..], "add up to 50"),
-        (&["--mix", "scan=100"], "no operation `scan`"),
+        (&["--mix", "read=100"], "no operation `read`"),
+        (
+            &["--mix", "scan=100", "--batch", "2"],
+            "`scan` goes in a call of its own",
+        ),
         (&["--distribution", "normal"], "zipf:1.2"),
         (&["--value-size", "exp:1GiB"], "at most 1GiB"),
         (&["--key-size", "2"], "take larger keys"),
