@@ -390,9 +390,26 @@ impl Pair {
         message: &[u8],
         last: bool,
     ) -> StreamKey {
+        let field = authorization.map(|value| ("authorization", value));
+        self.call_with_field(path, field, message, last)
+    }
+
+    /// The client calls a unary method, or one with one request, with this `traceparent`.
+    pub fn call_traced(&mut self, path: &str, message: &[u8], value: Option<&str>) -> StreamKey {
+        let field = value.map(|value| (TRACEPARENT, value));
+        self.call_with_field(path, field, message, true)
+    }
+
+    fn call_with_field(
+        &mut self,
+        path: &str,
+        field: Option<(&'static str, &str)>,
+        message: &[u8],
+        last: bool,
+    ) -> StreamKey {
         let mut metadata = Metadata::new();
-        if let Some(value) = authorization {
-            let pushed = metadata.push_ascii("authorization", value);
+        if let Some((name, value)) = field {
+            let pushed = metadata.push_ascii(name, value);
             pushed.expect("it may stand in a header");
         }
         let head = RequestHead {
@@ -406,23 +423,6 @@ impl Pair {
             true => client.send_last_message(stream, sent, encode),
             false => client.send_message(stream, sent, encode),
         };
-        stream
-    }
-
-    /// The client calls a unary method, or one with one request, with this `traceparent`.
-    pub fn call_traced(&mut self, path: &str, message: &[u8], value: Option<&str>) -> StreamKey {
-        let mut metadata = Metadata::new();
-        if let Some(value) = value {
-            let pushed = metadata.push_ascii(TRACEPARENT, value);
-            pushed.expect("it may stand in a header");
-        }
-        let head = RequestHead {
-            metadata: Some(&metadata),
-            ..RequestHead::call("test", path)
-        };
-        let Pair { client, sent, .. } = self;
-        let stream = client.open(sent, &head).expect("a stream is free");
-        client.send_last_message(stream, sent, |out| out.extend_from_slice(message));
         stream
     }
 
