@@ -122,12 +122,16 @@ def client_command(bench, process, series, method, in_flight):
 # Measuring
 
 
-def measure_clients(bench, row):
-    """The clients in turn, for each number in flight, in each run."""
-    [method] = row.options
+def need_peers(bench):
     if not hasattr(bench, "missing_clients"):
         paths, bench.missing_clients = build_peers(bench.ROOT, bench.target_folder())
         bench.paths |= paths
+
+
+def measure_clients(bench, row):
+    """The clients in turn, for each number in flight, in each run."""
+    [method] = row.options
+    need_peers(bench)
     with contextlib.closing(bench.start("pelton")) as process:
         bench.pelton_load(process, "--fill", "--calls", "1000", "--warm-up", "0s")
         for _ in range(bench.options.runs):
