@@ -3,7 +3,9 @@ any call that waits for a collector that is away, refuses or hangs."""
 
 import contextlib
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -213,11 +215,16 @@ def test_a_command_says_that_its_spans_were_lost_and_does_what_it_was_asked_for(
         begun = time.monotonic()
         done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT=url)
         assert done.returncode == 0, done
-        assert f"cannot be exported to {url}" in done.stderr, done
+        assert f"cannot be exported to {url}: " in done.stderr, done
         assert time.monotonic() - begun < 20
         done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT="localhost:4317")
         assert done.returncode == 2, done
         assert "write http://HOST:4317" in done.stderr, done
+    with hanging_port() as port, Server(binary) as server:
+        url = f"http://127.0.0.1:{port}"
+        done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT=url)
+        assert done.returncode == 0, done
+        assert f"spans of its calls (1) were not taken by {url} within 1 s of its end" in done.stderr
 
 
 @contextlib.contextmanager
@@ -288,7 +295,35 @@ def test_a_collector_that_does_not_take_spans_costs_no_call_and_does_not_delay_t
         assert time.monotonic() - begun < 20
         assert server.log().count("cannot be exported") <= 1, server.log()
         if kind in ("dead", "hanging"):
-            assert "spans were dropped at the end" in server.log()
+            why = {
+                "dead": f"cannot connect to 127.0.0.1:{port}: nobody listens there",
+                "hanging": "the collector did not take them within 3 s",
+            }[kind]
+            assert f"spans were dropped at the end: {why}\n" in server.log(), server.log()
+
+
+@pytest.mark.parametrize("drain_ms, signals", [(1500, 1), (30_000, 2)])
+def test_draining_or_a_second_signal_ends_the_last_export(binary, tmp_path, drain_ms, signals):
+    with hanging_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        drain = ["--drain-timeout", f"{drain_ms}ms"]
+        with traced(binary, tmp_path, url, *drain) as (server, channel):
+            kv = kv_pb2_grpc.KeyValueStub(channel)
+            kv.Get(pb.GetRequest(key=b"k"), metadata=sampled(), timeout=30)
+            channel.close()
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_for_log("draining")
+            if signals == 2:
+                # The loops have ended then, or it hurries them.
+                time.sleep(1)
+                server.process.send_signal(signal.SIGINT)
+            server.process.wait(timeout=30)
+            [said] = re.findall("1 spans were dropped at the end: (.*)", server.log())
+            if signals == 2:
+                assert said == "a further signal asked to end at once"
+            else:
+                within = re.fullmatch("the collector did not take them within (.*) s", said)
+                assert 0.25 <= float(within[1]) <= 1.5
 
 
 def test_spans_are_exported_again_when_the_collector_is_back(binary, tmp_path):

@@ -36,6 +36,9 @@ pub struct RunEnd {
     pub drained: bool,
     /// Somebody asked to stop a second time, so that nobody was waited for any more.
     pub hurried: bool,
+    /// When somebody asked to stop, on the clock of [`monotonic_ns`](crate::monotonic_ns); `None`:
+    /// nobody did.
+    pub asked_ns: Option<u64>,
 }
 
 /// Why loops could not run, or not to the end.

@@ -82,6 +82,8 @@ pub(crate) struct Supervisor<'scope, 'env, M> {
     threads: Vec<Option<ScopedJoinHandle<'scope, io::Result<ThreadEnd>>>>,
     running: usize,
     stops: u8,
+    /// When the first request to stop came, on the monotonic clock.
+    asked_ns: Option<u64>,
     /// When the first signal was read, on the monotonic clock.
     first_signal_ns: Option<u64>,
     /// Asked to stop twice.
@@ -105,6 +107,7 @@ where
             threads: Vec::new(),
             running: 0,
             stops: 0,
+            asked_ns: None,
             first_signal_ns: None,
             is_impatient,
             has_drained: true,
@@ -161,7 +164,12 @@ where
         (0..self.threads.len()).for_each(|index| self.join(index));
         let hurried = self.is_impatient.load(Ordering::Relaxed);
         let drained = self.has_drained && !hurried;
-        self.outcome.map(|()| RunEnd { drained, hurried })
+        let asked_ns = self.asked_ns;
+        self.outcome.map(|()| RunEnd {
+            drained,
+            hurried,
+            asked_ns,
+        })
     }
 
     fn take(&mut self, report: LoopReport) {
@@ -193,6 +201,7 @@ where
     fn stop_asked(&mut self, by_signal: bool) {
         let notices = &self.crew.config.notices;
         if self.stops == 0 {
+            self.asked_ns = Some(monotonic_ns());
             notices.notice(&Notice::Stopping { by_signal });
         } else if self.stops == 1 {
             // Before it is said: whoever reads it may send the signal that ends the process.

@@ -391,24 +391,25 @@ impl Pair {
         last: bool,
     ) -> StreamKey {
         let field = authorization.map(|value| ("authorization", value));
-        self.call_with_field(path, field, message, last)
+        self.call_with_fields(path, field.as_slice(), message, last)
     }
 
     /// The client calls a unary method, or one with one request, with this `traceparent`.
     pub fn call_traced(&mut self, path: &str, message: &[u8], value: Option<&str>) -> StreamKey {
         let field = value.map(|value| (TRACEPARENT, value));
-        self.call_with_field(path, field, message, true)
+        self.call_with_fields(path, field.as_slice(), message, true)
     }
 
-    fn call_with_field(
+    /// The same with any fields.
+    pub fn call_with_fields(
         &mut self,
         path: &str,
-        field: Option<(&'static str, &str)>,
+        fields: &[(&'static str, &str)],
         message: &[u8],
         last: bool,
     ) -> StreamKey {
         let mut metadata = Metadata::new();
-        if let Some((name, value)) = field {
+        for &(name, value) in fields {
             let pushed = metadata.push_ascii(name, value);
             pushed.expect("it may stand in a header");
         }

@@ -169,7 +169,7 @@ impl SlowCalls {
         now_ns: u64,
     ) {
         let span = self.sampler.as_mut().and_then(|sampler| {
-            let traceparent = connection.head().get(TRACEPARENT.as_bytes());
+            let traceparent = connection.head().get_single(TRACEPARENT.as_bytes());
             sampler.sample(traceparent, received_ns.min(now_ns))
         });
         self.begin_with(slot, span, now_ns);

@@ -116,7 +116,7 @@ pub(crate) struct RunningSpan {
 impl SpanSampler {
     /// Returns the span of a call with this `traceparent`, of which the head was read at
     /// `began_ns`; `None`: it has none. A malformed value counts as none (W3C Trace Context,
-    /// section 4.3).
+    /// section 4.3), and so do several.
     pub fn sample(&mut self, traceparent: Option<&[u8]>, began_ns: u64) -> Option<RunningSpan> {
         let caller = traceparent.and_then(TraceContext::parse);
         let (trace, parent) = match caller {
@@ -143,6 +143,8 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use wire::grpc::TRACEPARENT;
+
     use crate::pair::Pair;
 
     const MS: u64 = 1_000_000;
@@ -221,6 +223,24 @@ mod tests {
             ids.push(span.context.span);
         }
         assert_ne!(ids[0], ids[1]);
+    }
+
+    #[test]
+    fn several_parents_are_none() {
+        let (keep, mut pair) = pair(0);
+        for parents in [
+            [SAMPLED, SAMPLED],
+            [SAMPLED, UNSAMPLED],
+            [UNSAMPLED, SAMPLED],
+        ] {
+            let fields = parents.map(|value| (TRACEPARENT, value));
+            pair.call_with_fields(ECHO, &fields, b"", true);
+            pair.turn();
+        }
+        assert_eq!(keep.texts(), [""; 0]);
+        pair.call_with_fields(ECHO, &[("x", "a"), (TRACEPARENT, SAMPLED)], b"", true);
+        pair.turn();
+        assert_eq!(keep.texts(), ["EchoUnary of None: Ok"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{fmt, io, thread};
 use super::encode::{self, SpanSource};
 use super::export::{Collector, ExportError, OtlpTarget, TakeExport, TakenExport};
 use super::retry::RetryPauses;
-use crate::spans::{SpanAttribute, SpanBatch, SpanQueue, limits};
+use crate::spans::{BrokenOff, SpanAttribute, SpanBatch, SpanQueue, limits};
 
 /// How spans are exported.
 #[derive(Clone, Debug)]
@@ -93,13 +93,48 @@ impl SpanExporter {
         self.queue.clone()
     }
 
-    /// Exports what is queued and ends, within [`limits::SPAN_STOP_TIMEOUT`]. Returns how many
-    /// spans were not exported by then.
-    pub fn stop(&self) -> u64 {
+    /// Exports what is queued and ends, within that time, or as soon as `is_cut`.
+    ///
+    /// # Errors
+    /// If spans were not exported.
+    pub fn stop(&self, time: Duration, is_cut: impl Fn() -> bool) -> Result<(), UnexportedSpans> {
         let before = self.queue.counts().export_failed;
-        let left = self.queue.stop(limits::SPAN_STOP_TIMEOUT) as u64;
-        left + self.queue.counts().export_failed - before
+        let stopped = self.queue.stop(time, &is_cut);
+        let failed = self.queue.counts().export_failed - before;
+        let count = stopped.left as u64 + failed;
+        if count == 0 {
+            return Ok(());
+        }
+        let why = match (stopped.broken_off, stopped.failure) {
+            (Some(BrokenOff::Cut), _) => UnexportedReason::Cut,
+            (None, Some(failure)) => UnexportedReason::Failed(failure),
+            (Some(BrokenOff::Late), _) | (None, None) => UnexportedReason::Late(time),
+        };
+        Err(UnexportedSpans { count, why })
     }
+}
+
+/// Spans that were left when the export ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnexportedSpans {
+    /// How many.
+    pub count: u64,
+    /// Why they were not exported.
+    pub why: UnexportedReason,
+}
+
+/// Why spans were not exported at the end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnexportedReason {
+    /// The collector has not taken them so soon.
+    #[error("the collector did not take them within {} s", .0.as_secs_f64())]
+    Late(Duration),
+    /// The last export failed, for this reason.
+    #[error("{0}")]
+    Failed(String),
+    /// Whoever ended the process would not wait any more.
+    #[error("a further signal asked to end at once")]
+    Cut,
 }
 
 /// What the thread has.
@@ -160,6 +195,7 @@ impl<C: TakeExport> ExportLoop<C> {
     }
 
     fn note_failure(&mut self, error: &ExportError) {
+        self.queue.note_failure(Some(&error.why));
         if self.fails.is_none() {
             self.fails = Some(self.dropped());
             (self.observe)(ExportEvent::Failing { why: &error.why });
@@ -173,6 +209,7 @@ impl<C: TakeExport> ExportLoop<C> {
             counts.rejected += rejected;
         });
         if let Some(before) = self.fails.take() {
+            self.queue.note_failure(None);
             let dropped = self.dropped().saturating_sub(before);
             (self.observe)(ExportEvent::Recovered { dropped });
         }

@@ -11,4 +11,4 @@ mod retry;
 
 pub use endpoint::{EndpointError, OtlpEndpoint};
 pub use export::OtlpTarget;
-pub use exporter::{ExportEvent, ExporterOptions, SpanExporter};
+pub use exporter::{ExportEvent, ExporterOptions, SpanExporter, UnexportedReason, UnexportedSpans};

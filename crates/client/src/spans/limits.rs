@@ -32,9 +32,19 @@ pub const SPAN_FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// stop the export for as long as it likes.
 pub const SPAN_LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long the end of a process waits for the export of what is queued. A collector that is away
-/// or hangs must not keep anybody from stopping.
+/// How long the end of a server waits for the export of what is queued, within what it has to
+/// drain. A collector that is away or hangs must not keep anybody from stopping.
 pub const SPAN_STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long it waits where draining has taken all its time: enough for a collector that is there,
+/// and calls that were cut are those of which somebody wants to see the spans.
+pub const SPAN_STOP_LEAST: Duration = Duration::from_millis(250);
+
+/// How long the end of a command waits for it. Scripts have many commands, and each would wait.
+pub const SPAN_COMMAND_STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often the end of a process looks whether a signal has come meanwhile that cuts it short.
+pub const SPAN_STOP_LOOK: Duration = Duration::from_millis(20);
 
 /// The largest answer of a collector that is read, in bytes: it has a number and a text.
 pub const SPAN_ANSWER_BYTES: usize = 64 << 10;

@@ -12,7 +12,7 @@ mod span;
 mod tracer;
 
 pub use api::otlp::SpanKind;
-pub(crate) use queue::SpanBatch;
+pub(crate) use queue::{BrokenOff, SpanBatch};
 pub use queue::{SpanCounts, SpanQueue};
 #[cfg(test)]
 pub(crate) use span::tests::span as example_span;

@@ -31,6 +31,28 @@ struct QueueState {
     /// When everything must have ended; `None`: nobody wants that.
     stop_by: Option<Instant>,
     has_ended: bool,
+    /// Why the last export failed; `None`: it did not.
+    failure: Option<String>,
+}
+
+/// How a queue stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueueStop {
+    /// Spans that were still waiting or under way.
+    pub left: usize,
+    /// Whether it had to stop before the exporter had ended, and why.
+    pub broken_off: Option<BrokenOff>,
+    /// Why the last export failed; `None`: it did not.
+    pub failure: Option<String>,
+}
+
+/// Why a stop did not wait for the exporter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BrokenOff {
+    /// The time was over.
+    Late,
+    /// Whoever stops it would not wait any more.
+    Cut,
 }
 
 /// What became of spans, since the queue was made.
@@ -164,21 +186,37 @@ impl SpanQueue {
         self.shared.changed.notify_all();
     }
 
-    /// Has the exporter end, and waits for that up to `timeout`. Returns how many spans were still
-    /// waiting or under way then.
-    pub(crate) fn stop(&self, timeout: Duration) -> usize {
+    /// Notes why an export has failed; `None`: it has gone well.
+    pub(crate) fn note_failure(&self, failure: Option<&str>) {
+        self.lock().failure = failure.map(str::to_owned);
+    }
+
+    /// Has the exporter end, and waits for that up to `timeout`, or until `is_cut`.
+    pub(crate) fn stop(&self, timeout: Duration, is_cut: &dyn Fn() -> bool) -> QueueStop {
         let until = Instant::now() + timeout;
         let mut state = self.lock();
         state.stop_by = Some(until);
         self.shared.changed.notify_all();
-        while !state.has_ended {
+        let broken_off = loop {
             let left = until.saturating_duration_since(Instant::now());
+            // Also if the exporter has ended: an attempt that hangs gets all the time that is left.
             if left.is_zero() {
-                break;
+                break Some(BrokenOff::Late);
             }
-            state = self.wait(state, Some(left));
+            if state.has_ended {
+                break None;
+            }
+            if is_cut() {
+                state.stop_by = Some(Instant::now());
+                break Some(BrokenOff::Cut);
+            }
+            state = self.wait(state, Some(left.min(limits::SPAN_STOP_LOOK)));
+        };
+        QueueStop {
+            left: state.spans.len() + state.under_way,
+            broken_off,
+            failure: state.failure.clone(),
         }
-        state.spans.len() + state.under_way
     }
 }
 
@@ -244,6 +282,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_every_wait() {
+        let never = || false;
         for spans in [0, 1] {
             let queue = SpanQueue::default();
             (0..spans).for_each(|number| queue.push(span(number)));
@@ -255,7 +294,8 @@ mod tests {
                 }
                 of_exporter.end();
             });
-            assert_eq!(queue.stop(LONG), 0);
+            let stopped = queue.stop(LONG, &never);
+            assert_eq!((stopped.left, stopped.broken_off), (0, None));
             exporter.join().expect("it has ended");
             assert_eq!(queue.counts().sent, spans);
             queue.push(span(3));
@@ -271,7 +311,22 @@ mod tests {
         let batch = queue.next_batch(SHORT);
         assert_eq!(batch.map(|batch| batch.len()), Some(2));
         queue.push(span(3));
-        assert_eq!(queue.stop(SHORT), 3, "the exporter hangs");
+        queue.note_failure(Some("away"));
+        let expected = QueueStop {
+            left: 3,
+            broken_off: Some(BrokenOff::Late),
+            failure: Some("away".into()),
+        };
+        assert_eq!(queue.stop(SHORT, &|| false), expected, "the exporter hangs");
+        let by = queue.stop_by();
+        let expected = QueueStop {
+            broken_off: Some(BrokenOff::Cut),
+            failure: None,
+            ..expected
+        };
+        queue.note_failure(None);
+        assert_eq!(queue.stop(LONG, &|| true), expected);
+        assert!(queue.stop_by() < by.map(|by| by + LONG), "it is now");
         queue.end();
         assert_eq!(queue.counts().export_failed, 1);
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use client::otlp::{ExportEvent, OtlpEndpoint, SpanExporter};
+use client::otlp::{ExportEvent, OtlpEndpoint, SpanExporter, UnexportedReason};
+use client::spans::limits::SPAN_COMMAND_STOP_TIMEOUT;
 use client::spans::{TraceContext, Tracer, TracerOptions};
 
 use super::{start_exporter, target};
@@ -30,8 +31,8 @@ const SERVICE_NAME: &str = "pelton-client";
 /// set it.
 const PARENT_VARIABLE: &str = "TRACEPARENT";
 
-/// What exports the spans of this process.
-static EXPORTER: OnceLock<SpanExporter> = OnceLock::new();
+/// What exports the spans of this process, and where to.
+static EXPORTER: OnceLock<(SpanExporter, OtlpEndpoint)> = OnceLock::new();
 
 /// Why spans could not be exported.
 static FAILURE: Mutex<Option<String>> = Mutex::new(None);
@@ -58,7 +59,7 @@ pub fn tracer() -> Result<Option<Tracer>, Failure> {
 }
 
 fn exporter(endpoint: &OsStr) -> Result<&'static SpanExporter, Failure> {
-    if let Some(exporter) = EXPORTER.get() {
+    if let Some((exporter, _)) = EXPORTER.get() {
         return Ok(exporter);
     }
     let endpoint: OtlpEndpoint = endpoint
@@ -72,8 +73,10 @@ fn exporter(endpoint: &OsStr) -> Result<&'static SpanExporter, Failure> {
     let target = target(&endpoint, (CA_VARIABLE, ca))?;
     let name = variable(SERVICE_NAME_VARIABLE).map(|name| name.to_string_lossy().into_owned());
     let name = name.as_deref().unwrap_or(SERVICE_NAME);
-    let started = start_exporter(target, name, move |event| note(&endpoint, event))?;
-    Ok(EXPORTER.get_or_init(|| started))
+    let told = endpoint.clone();
+    let started = start_exporter(target, name, move |event| note(&told, event))?;
+    let (exporter, _) = EXPORTER.get_or_init(|| (started, endpoint));
+    Ok(exporter)
 }
 
 fn note(endpoint: &OtlpEndpoint, event: ExportEvent<'_>) {
@@ -87,18 +90,30 @@ fn note(endpoint: &OtlpEndpoint, event: ExportEvent<'_>) {
 
 /// Exports what is left when the command has ended, and warns if that was not possible.
 pub fn finish(format: OutputFormat) {
-    let Some(exporter) = EXPORTER.get() else {
+    let Some((exporter, endpoint)) = EXPORTER.get() else {
         return;
     };
-    let lost = exporter.stop();
+    // A signal ends the process by itself.
+    let ended = exporter.stop(SPAN_COMMAND_STOP_TIMEOUT, || false);
     let failure = FAILURE
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     let counts = exporter.queue().counts();
-    let dropped = lost.max(counts.export_failed) + counts.queue_full + counts.rejected;
+    let unexported = ended
+        .as_ref()
+        .err()
+        .map_or(0, |unexported| unexported.count);
+    let dropped = unexported.max(counts.export_failed) + counts.queue_full + counts.rejected;
     if dropped > 0 {
-        let why = failure.unwrap_or_else(|| "were too many, or exported too slowly".into());
+        let why = match (ended.err().map(|unexported| unexported.why), failure) {
+            (Some(UnexportedReason::Late(time)), _) => {
+                let seconds = time.as_secs_f64();
+                format!("were not taken by {endpoint} within {seconds} s of its end")
+            }
+            (_, Some(failure)) => failure,
+            (_, None) => "were too many to wait for an export".into(),
+        };
         let advice = "the command itself is not concerned; PELTON_OTLP_ENDPOINT says where a \
                       collector listens";
         report::warn(

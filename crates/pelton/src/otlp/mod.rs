@@ -8,9 +8,12 @@ pub use command::{finish, tracer};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use client::otlp::{ExportEvent, ExporterOptions, OtlpEndpoint, OtlpTarget, SpanExporter};
-use client::spans::limits::{SPAN_STOP_TIMEOUT, SPANS_QUEUED};
+use client::otlp::{
+    ExportEvent, ExporterOptions, OtlpEndpoint, OtlpTarget, SpanExporter, UnexportedSpans,
+};
+use client::spans::limits::SPANS_QUEUED;
 use client::spans::{AttributeText, SpanQueue};
 use client::tls::{ClientTls, ClientTlsOptions, Trust};
 use net::THREAD_LIMITS;
@@ -54,14 +57,10 @@ impl ServerSpans {
         self.exporter.queue()
     }
 
-    /// Exports what is left, as far as it can be done before the end.
-    pub fn stop(&self) {
-        let lost = self.exporter.stop();
-        if lost > 0 {
-            tracing::warn!(
-                "{lost} spans were dropped at the end: the collector did not take them within {} s",
-                SPAN_STOP_TIMEOUT.as_secs()
-            );
+    /// Exports what is left, as far as it can be done in that time, or until `is_cut`.
+    pub fn stop(&self, time: Duration, is_cut: impl Fn() -> bool) {
+        if let Err(UnexportedSpans { count, why }) = self.exporter.stop(time, is_cut) {
+            tracing::warn!("{count} spans were dropped at the end: {why}");
         }
     }
 }

@@ -4,6 +4,7 @@ mod announce;
 mod anonymous;
 mod config;
 mod failure;
+mod last_export;
 mod memory;
 mod reach;
 mod role;
@@ -43,6 +44,7 @@ use crate::watchdog::{self, Watchdog};
 use announce::announce;
 use config::config;
 use failure::{leave_no_empty_folder, replica_start_failure, start_failure};
+use last_export::export_last_spans;
 use reach::Reach;
 use role::ServerRole;
 use start_log::{
@@ -133,7 +135,7 @@ pub fn serve_as(
     init_admin.tell(server.first_admin());
     log_start(&settings, &server, metrics_address);
     let renewal = role.begin(&settings, &server)?;
-    let ended = run(server, spans.as_ref());
+    let ended = run(server, spans.as_ref(), &settings);
     drop(pid_file);
     renewal.end(ended)
 }
@@ -182,12 +184,14 @@ fn no_thread(which: &str, error: &std::io::Error) -> Failure {
 }
 
 /// Serves until the server is stopped, and reports how it ended.
-fn run(server: Server, spans: Option<&ServerSpans>) -> Result<Exit, Failure> {
+fn run(server: Server, spans: Option<&ServerSpans>, settings: &Settings) -> Result<Exit, Failure> {
     let store = server.shared().store.clone();
     let ended = server.run();
     // Those of the last calls too.
     if let Some(spans) = spans {
-        spans.stop();
+        let drain = Duration::from_millis(settings.drain_timeout.ms);
+        let now_ns = SystemTimeSource.monotonic_ns();
+        export_last_spans(spans, ended.as_ref().ok(), (drain, now_ns));
     }
     let ended = ended.map_err(|error| Failure::Failed(format!("the server stopped: {error}")))?;
     if (store.log_statistics()).is_some_and(|log| log.has_failed) {

@@ -324,6 +324,14 @@ impl<'a> Head<'a> {
         self.fields.value_of(name)
     }
 
+    /// The value of the field of this name, which is to be written in lower case, if it is there
+    /// once: for fields of which several would contradict each other.
+    pub fn get_single(&self, name: &[u8]) -> Option<&'a [u8]> {
+        let mut values = self.fields().filter(|(key, _)| *key == name);
+        let (_, value) = values.next()?;
+        values.next().is_none().then_some(value)
+    }
+
     /// All fields in the order in which they came, with the pseudo-header fields first.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.fields.iter()
