@@ -133,6 +133,7 @@ impl CallError {
                     NotBegun::DeadlinePassed
                         | NotBegun::WaitedTooLong { .. }
                         | NotBegun::PoolClosed
+                        | NotBegun::InWaker
                 );
                 !is_final
             }
@@ -262,6 +263,12 @@ pub enum NotBegun {
     /// The pool was closed.
     #[error("the pool was closed")]
     PoolClosed,
+    /// A waker waited for it.
+    #[error(
+        "a waker cannot wait for a call: a thread that works for all callers of a pool runs it; \
+         have it only wake a thread or a task, which then calls"
+    )]
+    InWaker,
 }
 
 /// What a call of a pool waits for before it is sent.
@@ -397,6 +404,7 @@ mod tests {
                 REFUSED,
             ),
             (NotBegun::PoolClosed, REFUSED),
+            (NotBegun::InWaker, REFUSED),
         ] {
             let error = CallError::NotBegun(error);
             assert_eq!(facts(&error), expected, "{error}");

@@ -10,12 +10,13 @@ mod sharing;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::mpsc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{PoolCall, SharedPool};
+use client::{CallError, NotBegun, PoolCall, SendError, SharedPool};
 use pooled::of;
 use raw::{FIRST_WINDOW, Script, serve_raw};
 use sharing::{call, pool};
@@ -61,6 +62,86 @@ fn a_future_wakes_who_has_polled_it_last() {
 }
 
 /// How long this thread has run on a processor.
+/// Runs something when a task is woken, as an executor does that polls at once.
+struct AtWake<F: Fn() + Send + Sync>(F);
+
+impl<F: Fn() + Send + Sync> Wake for AtWake<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+fn at_wake(work: impl Fn() + Send + Sync + 'static) -> Waker {
+    Waker::from(Arc::new(AtWake(work)))
+}
+
+#[test]
+fn a_waker_that_panics_costs_nobody_else() {
+    let (pool, server) = pool(1);
+    for _ in 0..2 {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&woken);
+        let waker = at_wake(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            panic!("as a task that is woken after its executor has ended");
+        });
+        let mut context = Context::from_waker(&waker);
+        let mut unary = pool.unary_future(&call("/t.T/Echo"), b"x");
+        // It may have ended before it is polled.
+        let is_woken = Pin::new(&mut unary).poll(&mut context).is_pending();
+        let other = pool.unary_future(&call("/t.T/Echo"), b"other");
+        let answer = in_time("the pool goes on", || pollster::block_on(other));
+        assert_eq!(answer.expect("it is served"), b"other");
+        let waits = Instant::now() + Duration::from_secs(20);
+        while is_woken && woken.load(Ordering::SeqCst) == 0 {
+            assert!(Instant::now() < waits, "it is not woken");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let late = pool.unary_future(&short("/t.T/Silent"), b"x");
+        let ended = in_time("deadlines are kept", || pollster::block_on(late));
+        assert!(matches!(ended, Err(CallError::DeadlineExceeded)));
+    }
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
+/// It runs on the thread that works for all, so that nobody would work for it.
+#[test]
+fn a_waker_cannot_wait_for_a_call() {
+    let (pool, server) = pool(1);
+    let (told, says) = mpsc::channel();
+    for _ in 0..2 {
+        let (own, told) = (pool.clone(), told.clone());
+        let waker = at_wake(move || {
+            let unary = own.unary(&call("/t.T/Echo"), b"x").map(drop);
+            let mut stream = own.stream(&PoolCall {
+                wants_head: true,
+                ..call("/t.T/Silent")
+            });
+            let metadata = stream.receiver().receive_initial_metadata().map(drop);
+            let received = stream.receive().map(drop);
+            let full = (0..).find_map(|_| stream.send(&[0; 1 << 16]).err());
+            let _ = told.send(([unary, metadata, received], full));
+        });
+        let mut context = Context::from_waker(&waker);
+        let mut future = pool.unary_future(&short("/t.T/Silent"), b"x");
+        assert!(Pin::new(&mut future).poll(&mut context).is_pending());
+        let (refused, full) = says
+            .recv_timeout(Duration::from_secs(20))
+            .expect("the waker does not wait");
+        for refused in refused {
+            let is_refused = matches!(refused, Err(CallError::NotBegun(NotBegun::InWaker)));
+            assert!(is_refused, "{refused:?}");
+        }
+        assert_eq!(full, Some(SendError::NotWritable));
+        // Whoever is no waker waits.
+        let answer = pool.unary(&call("/t.T/Echo"), b"after");
+        assert_eq!(answer.expect("it is served"), b"after");
+    }
+    drop(pool);
+    server.join().expect("it ends with the connection");
+}
+
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
     let first = text.split_whitespace().next().expect("a number");

@@ -43,7 +43,7 @@ use driver::PoolDriver;
 use protocol::{CallPhase, Combiner, Follower, Leadership};
 use submission::Submission;
 use sync::lock;
-use turn::{DriverTurn, TurnWaiter};
+use turn::{DriverTurn, TurnWaiter, check_may_wait};
 
 pub use future::UnaryFuture;
 pub use stream_handle::{PoolStream, PoolStreamReceiver, PoolStreamSender};
@@ -155,6 +155,7 @@ impl SharedPool {
         request: &[u8],
         answer: &mut Vec<u8>,
     ) -> Result<(), CallError> {
+        check_may_wait()?;
         let shared = &self.handle.shared;
         let own = shared.prepare(call, request);
         lock(&own.state).waiter = Some(TurnWaiter::Thread(thread::current()));

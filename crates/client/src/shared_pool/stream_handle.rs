@@ -11,6 +11,7 @@ use super::SharedPool;
 use super::stream::{Received, Sent, SharedStream, StreamState, cancelled};
 use super::submission::Submission;
 use super::sync::lock;
+use super::turn::check_may_wait;
 use crate::error::{CallError, only_message};
 use crate::pool::{PoolCall, SendError};
 
@@ -221,6 +222,7 @@ impl PoolStreamSender {
                     }
                 }
             }
+            check_may_wait().map_err(|_| SendError::NotWritable)?;
             pool.wait(&stream.sending);
         }
     }
@@ -298,6 +300,7 @@ impl PoolStreamReceiver {
             if let Some(is_message) = self.try_receive(message, |side| side.begin_waiting())? {
                 return Ok(is_message);
             }
+            check_may_wait()?;
             self.handle.pool.wait(&self.handle.stream.receiving);
         }
     }
@@ -376,6 +379,7 @@ impl PoolStreamReceiver {
                 }
                 stream.receiving.begin_waiting();
             }
+            check_may_wait()?;
             self.handle.pool.wait(&stream.receiving);
         }
     }

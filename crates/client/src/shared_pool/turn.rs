@@ -1,11 +1,14 @@
 //! Who is to be woken when a turn is over.
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 use std::thread::Thread;
 
 use net::OutgoingWaker;
 
 use super::protocol::CallPhase;
+use crate::error::{CallError, NotBegun};
 
 /// Who is to be woken when what it waits for has happened.
 #[derive(Debug)]
@@ -18,8 +21,29 @@ impl TurnWaiter {
     pub(super) fn wake(self) {
         match self {
             TurnWaiter::Thread(thread) => thread.unpark(),
-            TurnWaiter::Task(waker) => waker.wake(),
+            TurnWaiter::Task(waker) => wake_task(waker),
         }
+    }
+}
+
+thread_local! {
+    /// This thread is in a waker, and may be the one that waits in the kernel for all.
+    static IN_WAKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Wakes a task, by code that is not ours: if it panics, the pool goes on for all others. What it
+/// panicked with was reported by the panic hook.
+fn wake_task(waker: Waker) {
+    let was_in_waker = IN_WAKER.try_with(|is| is.replace(true));
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    let _ = IN_WAKER.try_with(|is| is.set(was_in_waker.unwrap_or(false)));
+}
+
+/// Refuses to wait for a call in a waker: nobody might work for it.
+pub(super) fn check_may_wait() -> Result<(), CallError> {
+    match IN_WAKER.try_with(Cell::get) {
+        Ok(true) => Err(CallError::NotBegun(NotBegun::InWaker)),
+        Ok(false) | Err(_) => Ok(()),
     }
 }
 
