@@ -313,6 +313,11 @@ pub const CONTROLS_PER_STREAM: u32 = 4;
 /// Control frames earned by each DATA frame that we send.
 pub const CONTROLS_PER_DATA_SENT: u32 = 20;
 
+/// WINDOW_UPDATE frames that a peer may send for each DATA frame that we have sent, however many
+/// that were: one for its stream and one for the connection, and as many again for one that gives
+/// back by pieces. Many small messages that leave at once are answered by thousands of them.
+pub const WINDOW_UPDATES_PER_DATA_SENT: u32 = 4;
+
 /// Windows that a change of SETTINGS_INITIAL_WINDOW_SIZE moves for the price of one spurious frame.
 /// All streams are walked for it, thousands for fifteen bytes; honest peers change it a few times.
 pub const WINDOWS_PER_GLITCH: usize = 16;

@@ -93,6 +93,8 @@ pub enum InflateError {
         /// What is allowed.
         max_bytes: usize,
     },
+    /// It would become so many times what it is that it looks like an attack.
+    TooDense,
 }
 
 impl InflateError {
@@ -108,6 +110,10 @@ impl InflateError {
                     "the message has more than {max_bytes} bytes when decompressed, which is the \
                      limit"
                 ),
+            ),
+            InflateError::TooDense => Status::new(
+                Code::ResourceExhausted,
+                "messages become too many times what was sent when they are decompressed",
             ),
         }
     }

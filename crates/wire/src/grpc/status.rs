@@ -155,15 +155,16 @@ impl Status {
         self
     }
 
-    /// Client: the same status of a call whose response had begun before.
+    /// Client: the same status of a call whose response had begun before, or that was reset when the
+    /// server may have worked on it.
     #[must_use]
     pub fn after_response(mut self) -> Status {
         self.follows_response = true;
         self
     }
 
-    /// Client: returns whether the call's response had begun before: then the server has worked on
-    /// the call, whatever the code says.
+    /// Client: returns whether the call's response had begun before, or may have: then the server
+    /// may have worked on the call, whatever the code says.
     pub fn follows_response(&self) -> bool {
         self.follows_response
     }

@@ -77,6 +77,9 @@ pub enum Cause {
     RefusedLate,
     /// A message was larger than the limit; the peer was told RESOURCE_EXHAUSTED.
     MessageTooLarge,
+    /// A message becomes so much more than was sent when it is decompressed that it looks like an
+    /// attack; the peer was told RESOURCE_EXHAUSTED. Client only: a server ends the connection.
+    MessageTooDense,
     /// Too many bytes of unfinished messages wait on this connection; the peer was told
     /// RESOURCE_EXHAUSTED.
     TooMuchUnfinished,
@@ -98,7 +101,9 @@ impl Cause {
     /// The status that the peer was told, if it was told one.
     pub fn told(self) -> Option<Code> {
         match self {
-            Cause::MessageTooLarge | Cause::TooMuchUnfinished => Some(Code::ResourceExhausted),
+            Cause::MessageTooLarge | Cause::MessageTooDense | Cause::TooMuchUnfinished => {
+                Some(Code::ResourceExhausted)
+            }
             Cause::NoMemory => Some(Code::Unavailable),
             Cause::UnknownEncoding => Some(Code::Unimplemented),
             Cause::BadMessage => Some(Code::Internal),

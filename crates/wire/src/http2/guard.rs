@@ -20,8 +20,10 @@ pub(crate) enum GlitchCharge {
     /// Client: an interim head, or RST_STREAM on a stream that is closed. Each call may have some;
     /// beyond that they are glitches.
     BesideCall,
-    /// PING, SETTINGS, WINDOW_UPDATE.
+    /// PING, SETTINGS, GOAWAY.
     Control,
+    /// WINDOW_UPDATE: a control frame, unless it is one of those that answer what we have sent.
+    WindowUpdate,
     /// A DATA frame with this many bytes that brought neither a message to its end nor the stream.
     Fragment(u32),
     /// SETTINGS that change the windows of this many places for streams.
@@ -40,6 +42,8 @@ pub(crate) struct Guard {
     inflated: Bucket,
     /// Client: frames beside the answers of calls that may still come free of charge.
     beside_calls: u32,
+    /// WINDOW_UPDATE frames that answer what we have sent.
+    window_updates: u32,
 }
 
 impl Guard {
@@ -59,6 +63,7 @@ impl Guard {
                 now_ns,
             ),
             beside_calls: 0,
+            window_updates: 0,
         }
     }
 
@@ -83,7 +88,11 @@ impl Guard {
                 self.beside_calls -= 1;
                 return Ok(());
             }
-            GlitchCharge::Control => (
+            GlitchCharge::WindowUpdate if self.window_updates > 0 => {
+                self.window_updates -= 1;
+                return Ok(());
+            }
+            GlitchCharge::Control | GlitchCharge::WindowUpdate => (
                 self.controls.take(1, now_ns),
                 "too many PING, SETTINGS or WINDOW_UPDATE frames",
             ),
@@ -129,6 +138,9 @@ impl Guard {
     #[inline]
     pub(crate) fn data_sent(&mut self) {
         self.controls.earn(limits::CONTROLS_PER_DATA_SENT);
+        // Not bounded by the burst: they come when what was sent in a burst has arrived.
+        let answers = limits::WINDOW_UPDATES_PER_DATA_SENT;
+        self.window_updates = self.window_updates.saturating_add(answers);
     }
 }
 

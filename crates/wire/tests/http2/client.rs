@@ -1,7 +1,7 @@
 //! The client's side.
 
 use crate::support::*;
-use wire::grpc::{Code, Metadata, Status};
+use wire::grpc::{Code, Deflater, Metadata, Status};
 use wire::http2::frame::{flag, kind};
 use wire::{
     Cause, CloseReason, Config, ErrorCode, Event, RequestHead, StreamKey, StreamOpenError, limits,
@@ -882,4 +882,47 @@ fn the_settings_of_the_server_are_awaited() {
     assert_eq!(client.feed(&bytes[14..]), []);
     assert!(client.connection.has_peer_settings());
     assert_eq!(client.connection.streams_left(), 7);
+}
+
+/// Answers that become far more than was sent end their calls, and nothing else.
+#[test]
+fn bombs_of_a_server_end_their_calls_alone() {
+    let zeros = |stream: StreamKey, mebibytes: usize| {
+        let mut packed = Vec::new();
+        Deflater::new().gzip(&vec![0; mebibytes << 20], &mut packed);
+        let list = [&HEAD[..], &[("grpc-encoding", "gzip")]].concat();
+        let mut sent = headers(stream.id, &list, false);
+        for piece in prefixed(1, &packed).chunks(limits::MAX_FRAME_BYTES) {
+            sent.extend_from_slice(&data(stream.id, piece, false));
+        }
+        sent
+    };
+    let mut client = client();
+    let waiting = open(&mut client);
+    let answer = |client: &mut Endpoint, mebibytes| {
+        let stream = open(client);
+        let seen = client.feed(&zeros(stream, mebibytes));
+        let is_dense = seen.iter().any(|seen| match &seen.event {
+            Event::Cancelled { stream: of, cause } => {
+                assert_eq!((*of, *cause), (stream, Cause::MessageTooDense));
+                true
+            }
+            _ => false,
+        });
+        client.connection.forget(stream);
+        client.output.clear();
+        assert_eq!(client.error(), None);
+        is_dense
+    };
+    for _ in 0..2 {
+        assert!(answer(&mut client, 100), "alone it is too dense");
+        // What was refused costs nothing; what was taken does, until time has passed.
+        let taken = (0..20).take_while(|_| !answer(&mut client, 8)).count();
+        assert!((8..12).contains(&taken), "{taken}");
+        assert!(answer(&mut client, 8), "nothing is left");
+        client.now_ns += 10_000_000_000;
+    }
+    let seen = client.feed(&zeros(waiting, 1));
+    let is_message = |seen: &Seen| matches!(seen.event, Event::Message { .. });
+    assert!(seen.iter().any(is_message));
 }

@@ -438,8 +438,31 @@ fn window_updates_that_answer_data_are_welcome() {
     assert_eq!(server.error(), None);
 }
 
+/// A peer that reads in steps answers what was sent in a burst when all of it was sent.
+#[test]
+fn window_updates_that_answer_a_burst_are_welcome_and_no_more() {
+    let mut server = Endpoint::server();
+    let id = 1;
+    let stream = requests(&server.feed(&call(id)))[0];
+    let burst = 5 * limits::CONTROL_BURST;
+    for _ in 0..2 {
+        for _ in 0..burst {
+            let (connection, out) = (&mut server.connection, &mut server.output);
+            connection.send_message(stream, out, |out| out.push(1));
+        }
+        server.output.clear();
+        let pair = [window_update(0, 6), window_update(id, 6)].concat();
+        server.feed(&pair.repeat(2 * burst as usize));
+        assert_eq!(server.error(), None);
+    }
+    server.feed(&window_update(0, 1).repeat(limits::CONTROL_BURST as usize));
+    assert_eq!(server.error(), None);
+    server.feed(&window_update(0, 1));
+    server.assert_closed(ErrorCode::EnhanceYourCalm);
+}
+
 /// Whether a frame goes out at once or has to wait for its window: it earns what it may be answered
-/// with, and what is earned has a bound.
+/// with, and what is earned for other frames has a bound.
 #[test]
 fn each_frame_that_is_sent_earns_some_window_updates() {
     for waits in [false, true] {

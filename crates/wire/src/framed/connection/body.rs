@@ -460,7 +460,7 @@ impl ServerConnection {
                 let refusal = RequestRefusal::of_srpc(codes::EREQUEST, status, text);
                 (Cause::DamagedRequest, refusal)
             }
-            InflateError::TooLarge { .. } => {
+            InflateError::TooLarge { .. } | InflateError::TooDense => {
                 let text = error.status().message().to_owned();
                 (
                     Cause::MessageTooLarge,

@@ -4,7 +4,7 @@
 use super::{Connection, Handled};
 use crate::grpc::compression;
 use crate::grpc::{Code, InflateError, Status};
-use crate::http2::error::Cause;
+use crate::http2::error::{Cause, ConnectionError};
 use crate::http2::event::Event;
 use crate::http2::guard::GlitchCharge;
 use crate::http2::last_message::TakenMessage;
@@ -59,9 +59,9 @@ impl Connection {
         // Before it is made: what it becomes beyond honest ones is charged, also if its call ends
         // meanwhile.
         let excess = announced.saturating_sub(usual_bytes);
-        self.charge(GlitchCharge::Inflated(
-            u32::try_from(excess).unwrap_or(u32::MAX),
-        ))?;
+        if !self.pays_inflated(excess)? {
+            return self.end_packed(stream.slot, InflateError::TooDense, out);
+        }
         let most_work_bytes = match self.life.is_client() {
             true => usize::MAX,
             false => limits::UNPACKED_AT_ONCE_BYTES,
@@ -88,6 +88,24 @@ impl Connection {
             }
             // What becomes more than it announced is damaged.
             Err(_) => self.end_packed(stream.slot, InflateError::Damaged, out),
+        }
+    }
+
+    /// Takes what it costs that a message becomes so many bytes more than others do. Returns whether
+    /// that is allowed.
+    ///
+    /// Of a client only the call ends if not: a server that it has chosen may have such messages
+    /// to send, and other calls have no part in it.
+    fn pays_inflated(&mut self, excess: usize) -> Result<bool, ConnectionError> {
+        let bytes = u32::try_from(excess).unwrap_or(u32::MAX);
+        let is_client = self.life.is_client();
+        if is_client && bytes > limits::INFLATE_BURST_BYTES {
+            return Ok(false);
+        }
+        let charged = self.charge(GlitchCharge::Inflated(bytes));
+        match is_client {
+            true => Ok(charged.is_ok()),
+            false => charged.map(|()| true),
         }
     }
 
@@ -146,6 +164,7 @@ impl Connection {
             InflateError::TooLarge { .. } => {
                 (self.with_hint(&error.status()), Cause::MessageTooLarge)
             }
+            InflateError::TooDense => (error.status(), Cause::MessageTooDense),
         };
         self.end_call(slot, &status, cause, out)
     }

@@ -286,7 +286,7 @@ impl Connection {
                 "the length of WINDOW_UPDATE is not 4",
             ));
         }
-        self.charge(GlitchCharge::Control)?;
+        self.charge(GlitchCharge::WindowUpdate)?;
         let increment = frame::read_u32(payload) & frame::MAX_31_BIT;
         // On a stream it is a stream error in the RFC, and one of the means of MadeYouReset
         // (CVE-2025-8671). An honest peer never sends it, so that the connection ends.
