@@ -417,6 +417,9 @@ impl Core {
                 return CallEventKind::Lost { reason };
             }
             Cause::MessageTooLarge => "a message is larger than this client accepts",
+            Cause::MessageTooDense => {
+                "messages become too many times what was sent when they are decompressed"
+            }
             Cause::NoMemory => "there is no memory for more of its messages",
             Cause::TooMuchUnfinished => "too many bytes of unfinished messages wait",
             Cause::UnknownEncoding => "it is compressed in a way that was not offered",
@@ -453,5 +456,7 @@ fn reset_status(code: ErrorCode) -> Status {
         ErrorCode::InadequateSecurity => Code::PermissionDenied,
         _ => Code::Internal,
     };
-    Status::new(grpc, format!("the server reset the call ({code:?})"))
+    let status = Status::new(grpc, format!("the server reset the call ({code:?})"));
+    // The code is ours: it says nothing of what the server has done.
+    status.after_response()
 }

@@ -58,6 +58,16 @@ pub enum ConnectError {
         /// Which protocol, as far as the first bytes say.
         reason: &'static str,
     },
+    /// The system does not give what a pool needs, whatever its address.
+    #[error("cannot make a pool: {what}: {error}; what limits it: {limited_by}")]
+    NoResource {
+        /// What it does not give.
+        what: &'static str,
+        /// What the system says.
+        error: io::Error,
+        /// Where that may be changed.
+        limited_by: &'static str,
+    },
     /// Anything else that the system refuses.
     #[error("cannot connect to {address}: {error}")]
     Failed {
@@ -177,12 +187,15 @@ pub(crate) fn bad_answer(reason: impl Into<String>) -> CallError {
     }
 }
 
+/// What is wrong with an answer that is to have one message.
+pub(crate) const MORE_MESSAGES: &str = "it has more than one message";
+
 /// Returns the only message of a call that is to have one. `second`: what came behind the first.
 pub(crate) fn only_message<T>(first: Option<T>, second: Option<T>) -> Result<T, CallError> {
     let message = first.ok_or_else(|| bad_answer("it has no message"))?;
     match second {
         None => Ok(message),
-        Some(_) => Err(bad_answer("it has more than one message")),
+        Some(_) => Err(bad_answer(MORE_MESSAGES)),
     }
 }
 

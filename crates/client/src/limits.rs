@@ -95,6 +95,16 @@ pub const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Attempts for one call, the first included, by default: that of gRFC A6.
 pub const POOL_ATTEMPTS: u32 = 5;
 
+/// Refusals of a call beside others that count as no attempt: at its limit, a server refuses each
+/// call about every second time when its limit is 1, and more seldom when it is larger. Beyond it
+/// they are attempts that have failed, so that a server that refuses for ever is not asked for
+/// ever, on one connection after the other.
+pub const POOL_FREE_REFUSALS: u32 = 24;
+
+/// The same while no call has ended otherwise on the connection, so that nothing says that the
+/// server takes any.
+pub const POOL_FIRST_FREE_REFUSALS: u32 = 3;
+
 /// Tokens of a full retry budget, by default: a failure takes one, a success gives back a tenth,
 /// and below half nothing is retried (gRFC A6, "Throttling Retry Attempts"). Stops retries from
 /// doubling the load of a server that is failing.

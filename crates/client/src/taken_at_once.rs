@@ -47,6 +47,11 @@ impl TakenAtOnce {
         }
     }
 
+    /// Returns whether a call has ended that was not refused.
+    pub fn has_ended(&self) -> bool {
+        self.ended_ns.is_some()
+    }
+
     /// Returns how many more are taken beside `open` ones.
     pub fn room(&self, open: usize) -> usize {
         self.calls

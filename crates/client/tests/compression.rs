@@ -161,6 +161,25 @@ fn a_call_that_is_made_again_sends_each_message_as_before() {
     end(pool, server);
 }
 
+/// A few bytes that become many take time of all other calls: each such answer fails its call, and
+/// no other.
+#[test]
+fn answers_that_become_far_too_large_fail_their_calls_alone() {
+    let (address, server) = serve_all(answer, 1);
+    let pool = SharedPool::new(&[address], of(1), 7).expect("the address is known");
+    let zeros = |count: u32| pool.unary(&in_gzip("/t.T/Zeros"), &count.to_be_bytes());
+    for _ in 0..2 {
+        let error = zeros(100 << 20).map(drop).expect_err("it is too dense");
+        let CallError::BadAnswer { reason } = error else {
+            panic!("{error:?}");
+        };
+        assert!(reason.contains("too many times what was sent"), "{reason}");
+        let answer = zeros(1 << 20).expect("it is served");
+        assert_eq!(answer.len(), 1 << 20);
+    }
+    end(pool, server);
+}
+
 #[test]
 fn a_compressed_answer_beyond_the_limit_fails_its_call_alone() {
     let (pool, server) = pool();

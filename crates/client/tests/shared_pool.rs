@@ -178,12 +178,19 @@ fn a_status_and_a_missing_message_are_errors() {
         _ => false,
     };
     assert!(failed.as_ref().is_err_and(is_it), "{failed:?}");
-    for path in ["/t.T/None", "/t.T/Stream"] {
+    // The last one goes on for ever.
+    for path in ["/t.T/None", "/t.T/Stream", "/t.T/Twice"] {
         let wrong = pool.unary(&call(path), b"xx");
         assert!(
             matches!(wrong, Err(CallError::BadAnswer { .. })),
             "{wrong:?}"
         );
+        let wrong = pollster::block_on(pool.unary_future(&call(path), b"xx"));
+        assert!(
+            matches!(wrong, Err(CallError::BadAnswer { .. })),
+            "{wrong:?}"
+        );
+        assert_nothing_left(&pool);
     }
     drop(pool);
     server.join().expect("it ends with the connection");

@@ -9,6 +9,7 @@ mod raw;
 mod sharing;
 
 use std::future::Future;
+use std::net::TcpListener;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -17,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{CallError, NotBegun, PoolCall, SendError, SharedPool};
+use common::{by_path, listen, serve_on};
 use pooled::of;
 use raw::{FIRST_WINDOW, Script, serve_raw};
 use sharing::{call, pool};
@@ -244,4 +246,32 @@ fn a_stream_for_which_nobody_waits_is_looked_after_soon_also_the_second_time() {
     assert!(least_us < 50_000, "{least_us} us");
     drop(pool);
     server.join().expect("it ends with the connection");
+}
+
+/// While no address can be reached each call is refused at once, so that no caller waits in the
+/// kernel. The pauses are of the caller: a slow machine makes no fewer calls between two steps.
+#[test]
+fn a_server_that_is_back_is_found_though_no_call_waits() {
+    for _ in 0..2 {
+        let (address, listener) = listen();
+        let port = listener.local_addr().expect("it is bound").port();
+        drop(listener);
+        let pool = SharedPool::new(&[address], of(1), 7).expect("the address is known");
+        let mut refusals = 0;
+        let first = pool.unary(&call("/t.T/Echo"), b"x").map(drop);
+        let is_refused = matches!(
+            first,
+            Err(CallError::NotBegun(NotBegun::Unreachable { .. }))
+        );
+        assert!(is_refused, "{first:?}");
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("it is free again");
+        let server = serve_on(listener, by_path, 1);
+        while pool.unary(&call("/t.T/Echo"), b"x").is_err() {
+            refusals += 1;
+            assert!(refusals < 80, "of a pause of 100 ms and two steps");
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(pool);
+        server.join().expect("it ends with the connection");
+    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use client::api::otlp::{AttributeValue, ExportTraceServiceRequest};
 use client::otlp::{ExporterOptions, OtlpTarget, SpanExporter};
-use client::spans::{SpanCounts, TRACEPARENT, TraceContext, Tracer, TracerOptions};
+use client::spans::{SpanCounts, TRACEPARENT, TraceContext, Tracer, TracerOptions, limits};
 use client::{CallOptions, Channel, ChannelOptions, Metadata, StreamKey};
 use wire::Connection;
 
@@ -126,7 +126,7 @@ fn each_call_of_a_channel_has_a_span_that_says_how_it_ended() {
     });
     make_calls(&address, &tracer);
     serving.join().expect("the server does not panic");
-    assert_eq!(exporter.stop(), 0);
+    assert_eq!(exporter.stop(limits::SPAN_STOP_TIMEOUT, || false), Ok(()));
     let expected = SpanCounts {
         sent: 13,
         ..SpanCounts::default()

@@ -19,7 +19,6 @@ use crate::limits;
 use crate::pool::{
     PoolAction, PoolConnectionKey, PoolEndpoint, PoolEngine, PoolEvent, PoolOptions,
 };
-use crate::socket::connect_error;
 use connections::LocalConnections;
 
 /// How a local pool is to be.
@@ -95,7 +94,7 @@ impl LocalPool {
         });
         let engine = PoolEngine::new(endpoints.collect(), options.pool, seed, now_ns);
         let connections = LocalConnections::new(targets, options.tls, limits::LOCAL_READ_BYTES)
-            .map_err(|error| no_epoll(addresses, error))?;
+            .map_err(|error| no_epoll(error))?;
         Ok(LocalPool {
             engine,
             connections,
@@ -181,13 +180,11 @@ impl LocalPool {
     }
 }
 
-pub(crate) fn no_epoll(addresses: &[Address], error: io::Error) -> ConnectError {
-    match addresses.first() {
-        Some(address) => connect_error(address, error),
-        None => ConnectError::Failed {
-            address: Address::Unix("".into()),
-            error,
-        },
+pub(crate) fn no_epoll(error: io::Error) -> ConnectError {
+    ConnectError::NoResource {
+        what: "the system gives no epoll set",
+        error,
+        limited_by: "`ulimit -n`, fs.file-max, and memory",
     }
 }
 

@@ -43,6 +43,12 @@ impl PoolEngine {
         }
     }
 
+    /// Returns whether no connection is made before a call waits for it: then calls have to wait
+    /// where an address has failed and may be back, or nobody would ever find out.
+    pub(super) fn is_dialed_for_calls(&self) -> bool {
+        self.kept_connections() == 0
+    }
+
     /// How many further connections the calls that wait could use.
     fn missing_connections(&self, now_ns: u64) -> usize {
         let queued = self.waiting.queued();
@@ -128,6 +134,7 @@ impl PoolEngine {
         });
         let config = self.config();
         let timeout_ns = u64::try_from(self.options.connect_timeout.as_nanos());
+        let is_for_calls = self.is_dialed_for_calls();
         let give_up_ns = now_ns.saturating_add(timeout_ns.unwrap_or(u64::MAX));
         let connection = &mut self.connections[slot as usize];
         connection.occupy(endpoint, &config, now_ns, give_up_ns);
@@ -135,6 +142,10 @@ impl PoolEngine {
         let state = &mut self.endpoints[endpoint];
         state.connections += 1;
         state.dialing += 1;
+        if is_for_calls {
+            // Those that wait for it are not to end with the failure before.
+            state.last_failure = None;
+        }
         self.counters.dials += 1;
         self.next_timers_ns = self.next_timers_ns.min(give_up_ns);
         self.actions.push_back(PoolAction::Dial {

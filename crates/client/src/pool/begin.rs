@@ -125,7 +125,7 @@ impl PoolEngine {
                 OpenedStream::NoRoom => {}
             }
         }
-        if let Err(error) = self.check_wait(key) {
+        if let Err(error) = self.check_wait(key, now_ns) {
             self.calls.remove(key);
             return Err(self.refused(error));
         }
@@ -140,7 +140,7 @@ impl PoolEngine {
     }
 
     /// Refuses a call that would wait for longer than calls may.
-    fn check_wait(&self, key: PoolCallKey) -> Result<(), CallError> {
+    fn check_wait(&self, key: PoolCallKey, now_ns: u64) -> Result<(), CallError> {
         let limit = self.options.max_waiting;
         if self.waiting.len() >= limit {
             return Err(CallError::NotBegun(NotBegun::QueueFull { limit }));
@@ -149,7 +149,7 @@ impl PoolEngine {
             .calls
             .get(key)
             .is_some_and(|call| call.traits.waits_for_ready);
-        match self.unreachable() {
+        match self.unreachable(now_ns) {
             Some(reason) if !waits_for_ready => {
                 Err(CallError::NotBegun(NotBegun::Unreachable { reason }))
             }

@@ -51,6 +51,8 @@ pub(super) struct PoolCallState {
     pub(super) messages: u64,
     /// Attempts that have begun.
     pub(super) attempts: u32,
+    /// Attempts that were refused because of other calls, and count as none.
+    pub(super) refusals: u32,
     /// Pauses of growing length between them.
     pub(super) pauses: u32,
     pub(super) traits: CallTraits,
@@ -81,6 +83,7 @@ impl PoolCallState {
             opened_ns: 0,
             messages: 0,
             attempts: 0,
+            refusals: 0,
             pauses: 0,
             traits: CallTraits::default(),
             is_committed: false,
@@ -100,7 +103,7 @@ impl PoolCallState {
         self.tag = tag;
         self.stage = CallStage::Waiting;
         self.deadline_ns = deadline_ns;
-        (self.messages, self.attempts, self.pauses) = (0, 0, 0);
+        (self.messages, self.attempts, self.refusals, self.pauses) = (0, 0, 0, 0);
         self.traits = CallTraits {
             is_repeatable: call.is_repeatable,
             waits_for_ready: call.waits_for_ready,

@@ -85,7 +85,7 @@ impl PoolEngine {
     }
 
     /// Returns why no call can begin, if each address has failed, or does not serve.
-    pub(super) fn unreachable(&self) -> Option<String> {
+    pub(super) fn unreachable(&self, now_ns: u64) -> Option<String> {
         let is_of_use = |slot: usize| {
             let connection = &self.connections[slot];
             connection.stage == PoolStage::Open
@@ -96,6 +96,9 @@ impl PoolEngine {
         }
         let mut reason = None;
         for state in &self.endpoints {
+            if self.is_dialed_for_calls() && state.may_be_tried(now_ns) {
+                return None;
+            }
             let failure = match (&state.last_failure, state.health) {
                 (Some(failure), _) => failure.clone(),
                 (None, EndpointHealth::Unhealthy) => {

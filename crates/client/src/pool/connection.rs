@@ -133,6 +133,14 @@ impl PoolConnection {
         }
     }
 
+    /// Returns how often a call may be refused because of others and count as not sent.
+    pub(super) fn free_refusals(&self) -> u32 {
+        match self.taken_at_once.has_ended() {
+            true => limits::POOL_FREE_REFUSALS,
+            false => limits::POOL_FIRST_FREE_REFUSALS,
+        }
+    }
+
     /// Returns whether it has no stream, that of a health check included.
     pub(super) fn is_unused(&self) -> bool {
         self.in_flight == 0 && self.health_stream.is_none()

@@ -95,8 +95,11 @@ impl PoolEngine {
             CallError::ConnectionLost { .. } if is_repeatable => None,
             _ => return None,
         };
-        // A failure that another attempt could follow is charged, whether it follows or not.
-        let has_tokens = is_free || self.budget.failed();
+        // A failure that another attempt could follow is charged, whether it follows or not, but for
+        // the first refusal of a call (gRFC A6, "Transparent Retries").
+        let is_transparent =
+            attempts <= 1 && matches!(error, CallError::NotBegun(NotBegun::Refused));
+        let has_tokens = is_free || is_transparent || self.budget.failed();
         let may_wait = self.waiting.len() < self.options.max_waiting;
         let has_attempts = attempts < self.options.retry.max_attempts;
         if !(has_tokens && may_wait && has_attempts && is_kept) || self.close_ns.is_some() {
@@ -183,11 +186,11 @@ impl PoolEngine {
     }
 
     /// Ends the calls that wait for a connection in vain.
-    pub(super) fn end_unreachable(&mut self, on: &mut impl FnMut(PoolEvent<'_>)) {
+    pub(super) fn end_unreachable(&mut self, now_ns: u64, on: &mut impl FnMut(PoolEvent<'_>)) {
         if self.waiting.queued() == 0 {
             return;
         }
-        let Some(reason) = self.unreachable() else {
+        let Some(reason) = self.unreachable(now_ns) else {
             return;
         };
         let mut ended = std::mem::take(&mut self.ending);

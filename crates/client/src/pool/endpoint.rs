@@ -61,11 +61,20 @@ impl EndpointState {
         }
     }
 
-    /// Notes that a connection could not be made, or ended soon after.
+    /// Notes that a connection could not be made, or ended soon after. The pause grows only with
+    /// what was begun behind the one before: connections that were begun together, and fail
+    /// together, are one failure.
     pub(super) fn failed(&mut self, reason: String, jitter: &mut Jitter, now_ns: u64) {
-        self.failures = self.failures.saturating_add(1);
-        self.next_dial_ns = now_ns.saturating_add(jitter.vary(pause_ns(self.failures)));
+        if now_ns >= self.next_dial_ns {
+            self.failures = self.failures.saturating_add(1);
+            self.next_dial_ns = now_ns.saturating_add(jitter.vary(pause_ns(self.failures)));
+        }
         self.last_failure = Some(reason);
+    }
+
+    /// Returns whether it may be back: its pause is over, and nobody has tried since.
+    pub(super) fn may_be_tried(&self, now_ns: u64) -> bool {
+        self.dialing == 0 && now_ns >= self.next_dial_ns && self.health != EndpointHealth::Unhealthy
     }
 
     /// Notes that a connection is open.

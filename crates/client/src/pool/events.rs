@@ -10,6 +10,7 @@ use super::endings::AttemptEnd;
 use super::event::{PoolCallKey, PoolEvent};
 use crate::core::{CallEventKind, describe};
 use crate::error::{CallError, NotBegun};
+use crate::limits;
 
 impl PoolEngine {
     /// Reports all that has happened on a connection. `end`: why it has ended, if the socket says
@@ -146,18 +147,22 @@ impl PoolEngine {
             AttemptEnd::Failed(CallError::NotBegun(NotBegun::Refused))
         );
         let connection = &mut self.connections[slot as usize];
-        let ended = match connection.note_end(is_refused, now_ns) {
-            Some(pause_ns) => {
+        let (ended, pause_ns) = match connection.note_end(is_refused, now_ns) {
+            Some(pause_ns) if state.refusals < connection.free_refusals() => {
                 // The server's limit was reached, and the end of another call makes room.
                 state.attempts = state.attempts.saturating_sub(1);
-                if pause_ns > 0 {
-                    connection.is_paused = true;
-                    self.paused_until_ns = self.paused_until_ns.min(now_ns + pause_ns);
-                }
-                AttemptEnd::Unprocessed
+                state.refusals += 1;
+                (AttemptEnd::Unprocessed, pause_ns)
             }
-            None => ended,
+            // Of a server that refuses for ever, not for ever.
+            Some(_) | None if is_refused => (ended, limits::PAUSE_AFTER_REFUSAL.as_nanos() as u64),
+            Some(_) | None => (ended, 0),
         };
+        let is_failure = matches!(ended, AttemptEnd::Failed(_));
+        if pause_ns > 0 && (!is_failure || self.has_other_address(slot)) {
+            self.connections[slot as usize].is_paused = true;
+            self.paused_until_ns = self.paused_until_ns.min(now_ns + pause_ns);
+        }
         self.release_connection(slot);
         match ended {
             AttemptEnd::Succeeded(status) => {
@@ -171,6 +176,14 @@ impl PoolEngine {
             }
             AttemptEnd::Failed(error) => self.retry_or_end(call, error, false, now_ns, on),
         }
+    }
+
+    /// Returns whether calls can begin on a connection to another address. An address that refuses
+    /// is the least loaded one, since it is done with each call at once.
+    fn has_other_address(&self, slot: u32) -> bool {
+        let endpoint = self.connections[slot as usize].endpoint;
+        let mut connections = self.connections.iter().zip(&self.loads);
+        connections.any(|(other, &load)| other.endpoint != endpoint && load != u32::MAX)
     }
 
     /// A server has done something: its connections are worth being made anew at once.

@@ -182,7 +182,7 @@ impl PoolEngine {
         self.dispatch(now_ns, on);
         if self.needs_balance {
             self.balance(now_ns);
-            self.end_unreachable(on);
+            self.end_unreachable(now_ns, on);
         }
         self.note_waiting(now_ns);
     }

@@ -10,7 +10,7 @@ use super::stream::{SharedStream, cancelled};
 use super::submission::Submission;
 use super::sync::{SubmissionQueue, lock};
 use super::turn::DriverTurn;
-use crate::error::CallError;
+use crate::error::{CallError, MORE_MESSAGES, bad_answer};
 use crate::limits;
 use crate::local_pool::LocalPool;
 use crate::pool::{PoolEvent, PoolStatistics};
@@ -27,6 +27,8 @@ pub(super) struct PoolDriver {
     waker: OutgoingWaker,
     /// Streams that take messages again; kept, so that nothing is allocated anew.
     writable: Vec<Arc<SharedStream>>,
+    /// Unary calls to which a second message came; kept as well.
+    surplus: Vec<Arc<SharedCall>>,
 }
 
 impl PoolDriver {
@@ -38,6 +40,7 @@ impl PoolDriver {
             waits_idle: false,
             waker,
             writable: Vec::new(),
+            surplus: Vec::new(),
         }
     }
 
@@ -198,10 +201,27 @@ impl PoolDriver {
             self.pump(&stream, turn);
         }
         self.writable = writable;
+        let mut surplus = std::mem::take(&mut self.surplus);
+        for call in surplus.drain(..) {
+            self.end_surplus(&call, now_ns, turn);
+        }
+        self.surplus = surplus;
+    }
+
+    /// A second message came to a unary call: it has no answer any more, and the server need not go
+    /// on.
+    fn end_surplus(&mut self, call: &Arc<SharedCall>, now_ns: u64, turn: &mut DriverTurn<'_>) {
+        // It may have ended behind that message.
+        if lock(&call.state).key.is_some() {
+            self.cancel(call, now_ns);
+            let error = bad_answer(MORE_MESSAGES);
+            finish(call, Err(error), &self.waker, turn);
+        }
     }
 
     fn report(&mut self, now_ns: u64, turn: &mut DriverTurn<'_>) {
-        let (calls, waker, writable) = (&mut self.calls, &self.waker, &mut self.writable);
+        let (calls, waker) = (&mut self.calls, &self.waker);
+        let (writable, surplus) = (&mut self.writable, &mut self.surplus);
         self.pool.receive(now_ns, &mut |event| match event {
             PoolEvent::Message {
                 tag,
@@ -212,6 +232,9 @@ impl PoolDriver {
                 Some(CallTableEntry::Unary(call)) => {
                     let mut state = lock(&call.state);
                     state.messages += 1;
+                    if state.messages == 2 {
+                        surplus.push(Arc::clone(call));
+                    }
                     state.answer.clear();
                     state.answer.extend_from_slice(bytes);
                 }

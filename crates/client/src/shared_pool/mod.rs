@@ -113,7 +113,7 @@ impl SharedPool {
     ) -> Result<SharedPool, ConnectError> {
         let max_request_bytes = options.pool.max_request_bytes;
         let pool = LocalPool::new(addresses, options, seed, net::monotonic_ns())?;
-        let poller = pool.poller().map_err(|error| no_epoll(addresses, error))?;
+        let poller = pool.poller().map_err(|error| no_epoll(error))?;
         let waker = poller.waker();
         let driver = PoolDriver::new(pool, waker.clone());
         let shared = Arc::new(SharedState {
@@ -128,8 +128,12 @@ impl SharedPool {
             kept: ArrayQueue::new(limits::SHARED_KEPT_CALLS),
             is_closing: AtomicBool::new(false),
         });
-        let reactor =
-            reactor::start(Arc::clone(&shared)).map_err(|error| no_epoll(addresses, error))?;
+        let reactor = reactor::start(Arc::clone(&shared));
+        let reactor = reactor.map_err(|error| ConnectError::NoResource {
+            what: "its thread cannot be started",
+            error,
+            limited_by: net::THREAD_LIMITS,
+        })?;
         let handle = Arc::new(PoolHandle { shared, reactor });
         Ok(SharedPool { handle })
     }
@@ -160,7 +164,12 @@ impl SharedPool {
         let own = shared.prepare(call, request);
         lock(&own.state).waiter = Some(TurnWaiter::Thread(thread::current()));
         shared.submit(Submission::Begin(Arc::clone(&own)), Some(&own.phase));
-        self.wait(&own);
+        match own.phase.is_done() {
+            // It was refused at once, as where no address can be reached: nobody waits in the
+            // kernel for the connection that later calls need.
+            true => self.note_unattended(),
+            false => self.wait(&own),
+        }
         let result = {
             let mut state = lock(&own.state);
             std::mem::swap(&mut state.answer, answer);

@@ -38,6 +38,10 @@ fn run(shared: &SharedState) {
                 false => limits::SHARED_FIRST_UNATTENDED,
             };
         }
+        if !has_paused && shared.with_driver(None, PoolDriver::has_unsent) {
+            // A connection that is made anew, because it was due.
+            shared.is_unattended.store(true, Ordering::SeqCst);
+        }
         has_paused = shared.is_unattended.load(Ordering::SeqCst);
         match has_paused {
             // Whoever has submitted it may be about to wait for it, and then needs no other thread.

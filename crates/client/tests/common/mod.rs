@@ -38,7 +38,12 @@ pub fn serve(answer: Answer) -> (Channel, JoinHandle<()>) {
 /// Serves so many connections, each in a thread of its own, until the clients go.
 pub fn serve_all(answer: Answer, connections: usize) -> (Address, JoinHandle<()>) {
     let (address, listener) = listen();
-    let server = thread::spawn(move || {
+    (address, serve_on(listener, answer, connections))
+}
+
+/// The same on a listener.
+pub fn serve_on(listener: TcpListener, answer: Answer, connections: usize) -> JoinHandle<()> {
+    thread::spawn(move || {
         let threads: Vec<_> = (0..connections)
             .map(|_| {
                 let (socket, _) = listener.accept().expect("the client connects");
@@ -48,8 +53,7 @@ pub fn serve_all(answer: Answer, connections: usize) -> (Address, JoinHandle<()>
         for thread in threads {
             thread.join().expect("the server does not panic");
         }
-    });
-    (address, server)
+    })
 }
 
 /// A listener on a free port.
@@ -189,6 +193,11 @@ pub fn by_path(
                 });
             }
             connection.finish(stream, out, &Status::OK);
+        }
+        // Two messages, and no end.
+        "/t.T/Twice" => {
+            connection.send_message(stream, out, |out| out.push(1));
+            connection.send_message(stream, out, |out| out.push(2));
         }
         "/t.T/None" => connection.finish(stream, out, &Status::OK),
         "/t.T/Fail" => connection.finish(

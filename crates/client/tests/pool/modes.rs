@@ -218,6 +218,51 @@ fn calls_go_to_the_other_address_when_one_is_gone() {
     }
 }
 
+/// Nothing is made anew by itself there: a call that comes when the pause is over finds out.
+#[test]
+fn a_pool_that_keeps_no_connection_finds_a_server_that_is_back() {
+    let short = PoolOptions {
+        mode: PoolMode::Short,
+        ..PoolOptions::default()
+    };
+    for options in [short, automatic(0, 8)] {
+        let mut simulated = SimulatedPool::new(options, vec![slow()], 7);
+        simulated.echo(0).expect("it serves");
+        for tag in 1..4 {
+            simulated.fault_rates.refuse_dial = 1;
+            if simulated.open_links() > 0 {
+                simulated.cut(0);
+            }
+            for _ in 0..3 {
+                simulated.run_for(SECOND);
+                let gone = simulated.echo(tag).expect_err("nobody listens");
+                let is_unreachable =
+                    matches!(gone, CallError::NotBegun(NotBegun::Unreachable { .. }));
+                assert!(is_unreachable, "{gone}");
+            }
+            simulated.fault_rates.refuse_dial = 0;
+            simulated.run_for(SECOND);
+            simulated.echo(tag).expect("it serves again");
+        }
+    }
+}
+
+/// Connections that end together are made together, and fail together.
+#[test]
+fn many_connections_that_fail_at_once_are_one_failure() {
+    let mut simulated = SimulatedPool::new(fixed(32), vec![slow()], 7);
+    simulated.run_for(2 * SECOND);
+    for tag in 0..3 {
+        simulated.echo(tag).expect("it serves");
+        simulated.fault_rates.refuse_dial = 1;
+        simulated.cut(0);
+        simulated.run_for(SECOND / 20);
+        simulated.fault_rates.refuse_dial = 0;
+        simulated.run_for(SECOND);
+        assert_eq!(simulated.open_links(), 32);
+    }
+}
+
 fn checked(interval: Option<Duration>) -> PoolOptions {
     PoolOptions {
         health: Some(HealthCheck {

@@ -1,6 +1,6 @@
 //! Which calls are made again, and what a caller hears of targets that fail.
 
-use client::{CallError, NotBegun, PoolCall, PoolOptions, RetryOptions};
+use client::{CallError, NotBegun, PoolCall, PoolOptions, PoolSize, RetryOptions, limits};
 
 use crate::basics::{ECHO, call, fixed, simulated};
 use crate::server::ServerBehavior;
@@ -44,6 +44,63 @@ fn a_server_that_refuses_each_call_gets_so_many_attempts() {
     }
     simulated.behavior[0].refuse = 0;
     ending(&mut simulated, &call(ECHO)).expect("it is not refused any more");
+}
+
+/// Each is refused beside others, on one connection after the other, and none of those others ever
+/// ends otherwise.
+#[test]
+fn a_server_that_refuses_all_of_many_calls_is_not_asked_for_ever() {
+    const CALLS: u64 = 1_000;
+    let options = PoolOptions {
+        size: PoolSize::Automatic { min: 1, max: 64 },
+        ..PoolOptions::default()
+    };
+    let refusing = ServerBehavior {
+        refuse: 1,
+        ..ServerBehavior::default()
+    };
+    let mut simulated = simulated(options, refusing);
+    for round in 1..3 {
+        for tag in 0..CALLS {
+            simulated.begin(tag, &call(ECHO)).expect("there is room");
+        }
+        simulated.run_for(60 * SECOND);
+        let endings = simulated.endings();
+        assert_eq!(endings.len(), CALLS as usize);
+        for (_, ending) in endings {
+            let is_refused = matches!(ending, Err(CallError::NotBegun(NotBegun::Refused)));
+            assert!(is_refused, "{ending:?}");
+        }
+        let most = CALLS * u64::from(limits::POOL_FIRST_FREE_REFUSALS + limits::POOL_ATTEMPTS);
+        let refused = simulated.server_counts.refused;
+        assert!((CALLS..=most).contains(&(refused / round)), "{refused}");
+        simulated.assert_at_rest();
+    }
+}
+
+/// It is done with each call at once, and so the least loaded: calls go elsewhere all the same.
+#[test]
+fn an_address_that_refuses_all_calls_costs_none_beside_one_that_serves() {
+    let refusing = ServerBehavior {
+        refuse: 1,
+        ..ServerBehavior::default()
+    };
+    let serving = ServerBehavior {
+        latency_ns: MS,
+        ..ServerBehavior::default()
+    };
+    let mut simulated = SimulatedPool::new(fixed(1), vec![refusing, serving], 7);
+    for round in 0..2_000 {
+        for tag in 0..4 {
+            simulated.begin(tag, &call(ECHO)).expect("there is room");
+        }
+        simulated.run_for(SECOND / 20);
+        for (tag, ending) in simulated.endings() {
+            ending.unwrap_or_else(|error| panic!("{round} {tag}: {error}"));
+        }
+    }
+    simulated.run_for(SECOND);
+    simulated.assert_at_rest();
 }
 
 /// Those of gRPC's C core count a call for a while after its end. None of their refusals is a

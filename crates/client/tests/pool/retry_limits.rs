@@ -27,7 +27,7 @@ fn open(options: PoolOptions, behavior: ServerBehavior) -> SimulatedPool {
 }
 
 #[test]
-fn a_goaway_takes_nothing_from_the_budget_and_a_refusal_does() {
+fn a_goaway_and_a_first_refusal_take_nothing_from_the_budget_and_a_second_one_does() {
     let options = PoolOptions {
         retry: RetryOptions {
             budget_tokens: 4,
@@ -42,7 +42,7 @@ fn a_goaway_takes_nothing_from_the_budget_and_a_refusal_does() {
     // Of four tokens one can be taken while more than two are left.
     let before = simulated.statistics().counters.retries;
     simulated.behavior[0].refuse = 1;
-    for retries in [1, 1] {
+    for retries in [2, 3] {
         simulated.begin(1, &call(ECHO)).expect("there is room");
         simulated.run_for(10 * SECOND);
         let (_, ending) = simulated.endings().pop().expect("it has ended");
