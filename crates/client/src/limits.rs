@@ -153,6 +153,14 @@ pub const POOL_DRAINING: usize = 16;
 /// How long an answer of a health check may take before the address counts as not serving.
 pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Messages of an address's health checks in [`POOL_HEALTH_WINDOW`]. Beyond it the check has failed:
+/// each one is work for all calls of the pool, and an address that changes its mind ten times a
+/// second serves nobody.
+pub const POOL_HEALTH_MESSAGES: u32 = 100;
+
+/// See [`POOL_HEALTH_MESSAGES`].
+pub const POOL_HEALTH_WINDOW: Duration = Duration::from_secs(10);
+
 /// How long after its end a server may still count a call, so that the only call of a connection
 /// that is refused is made again, and is not a failure: what servers need to clean up, on a machine
 /// that is busy. Stops a server that refuses everything from being called for ever.

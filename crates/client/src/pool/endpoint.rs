@@ -2,6 +2,7 @@
 
 use super::backoff::{Jitter, pause_ns};
 use super::event::PoolEndpoint;
+use crate::limits;
 
 /// Whether an address serves, as far as its health check says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,9 @@ pub(super) struct EndpointState {
     pub(super) next_check_ns: u64,
     /// When a check that is not answered has failed; `u64::MAX`: none runs.
     pub(super) check_give_up_ns: u64,
+    /// Messages of the check that runs, and since when they are counted.
+    pub(super) check_messages: u32,
+    pub(super) check_counted_ns: u64,
     /// Failures of the health check in a row.
     pub(super) check_failures: u32,
 }
@@ -57,6 +61,8 @@ impl EndpointState {
             opened: 0,
             next_check_ns: 0,
             check_give_up_ns: u64::MAX,
+            check_messages: 0,
+            check_counted_ns: 0,
             check_failures: 0,
         }
     }
@@ -70,6 +76,17 @@ impl EndpointState {
             self.next_dial_ns = now_ns.saturating_add(jitter.vary(pause_ns(self.failures)));
         }
         self.last_failure = Some(reason);
+    }
+
+    /// Notes a message of the check that runs. Returns whether there are more than a server has to
+    /// send: one for each change, of which there are some each second at most.
+    pub(super) fn has_too_many_check_messages(&mut self, now_ns: u64) -> bool {
+        let window_ns = limits::POOL_HEALTH_WINDOW.as_nanos() as u64;
+        if now_ns.saturating_sub(self.check_counted_ns) >= window_ns {
+            (self.check_messages, self.check_counted_ns) = (0, now_ns);
+        }
+        self.check_messages += 1;
+        self.check_messages > limits::POOL_HEALTH_MESSAGES
     }
 
     /// Returns whether it may be back: its pause is over, and nobody has tried since.

@@ -134,6 +134,12 @@ impl PoolEngine {
                 let is_serving = is_serving(core.message());
                 core.release(stream);
                 let state = &mut self.endpoints[endpoint];
+                if state.has_too_many_check_messages(now_ns) {
+                    // An address that keeps its callers at work serves none of them well.
+                    self.stop_health_check(slot);
+                    self.check_failed(endpoint, now_ns);
+                    return;
+                }
                 state.check_give_up_ns = u64::MAX;
                 state.check_failures = 0;
                 self.set_health(endpoint, is_serving);

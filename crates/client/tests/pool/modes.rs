@@ -436,3 +436,30 @@ fn a_health_check_does_not_time_out_for_a_connection_that_is_gone() {
         }
     }
 }
+
+/// Each of its messages is work for all: it is not asked for a while, and then again.
+#[test]
+fn an_address_that_changes_its_mind_without_end_does_not_serve() {
+    let serving = ServerBehavior {
+        is_serving: Some(true),
+        ..slow()
+    };
+    let mut simulated = SimulatedPool::new(checked(None), vec![serving], 7);
+    simulated.run_for(2 * SECOND);
+    let health = |simulated: &mut SimulatedPool| simulated.statistics().endpoints[0].health;
+    for _ in 0..2 {
+        for change in 0..20 {
+            simulated.set_serving(0, change % 2 == 1);
+            simulated.run_for(50 * MS);
+        }
+        assert_eq!(health(&mut simulated), EndpointHealth::Healthy);
+        for change in 0..200 {
+            simulated.set_serving(0, change % 2 == 1);
+            simulated.run_for(MS);
+        }
+        simulated.run_for(SECOND);
+        assert_eq!(health(&mut simulated), EndpointHealth::Unhealthy);
+        simulated.run_for(20 * SECOND);
+        assert_eq!(health(&mut simulated), EndpointHealth::Healthy);
+    }
+}
