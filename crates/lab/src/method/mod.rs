@@ -1,6 +1,7 @@
 //! A method of any service: which of the four kinds it is, and what a JSON request is in bytes, by
 //! the service's own descriptors.
 
+mod descriptors;
 mod proto_file;
 mod reflection;
 mod repeatable;
@@ -9,6 +10,7 @@ use std::fmt;
 
 use prost_reflect::{DescriptorPool, MessageDescriptor, MethodDescriptor, ServiceDescriptor};
 
+use descriptors::read_descriptors;
 pub use proto_file::descriptors_in;
 pub use reflection::descriptors_of;
 
@@ -138,7 +140,7 @@ impl MethodName {
     /// # Errors
     /// If there is no such method.
     pub fn described_in(&self, descriptor_set: &[u8]) -> Result<DescribedMethod, MethodError> {
-        let method = self.find(&pool(descriptor_set)?)?;
+        let method = self.find(&read_descriptors(descriptor_set)?)?;
         Ok(DescribedMethod {
             name: MethodName {
                 service: method.parent_service().full_name().to_owned(),
@@ -221,11 +223,6 @@ impl DescribedMethod {
             reason,
         })
     }
-}
-
-fn pool(descriptor_set: &[u8]) -> Result<DescriptorPool, MethodError> {
-    DescriptorPool::decode(descriptor_set)
-        .map_err(|error| MethodError::BadDescriptors(error.to_string()))
 }
 
 /// Returns which of the services that there are has this name, in full or without its package;

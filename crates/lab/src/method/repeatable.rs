@@ -2,7 +2,8 @@
 
 use prost_reflect::prost_types::method_options::IdempotencyLevel;
 
-use super::{MethodError, MethodName, pool};
+use super::descriptors::read_descriptors;
+use super::{MethodError, MethodName};
 
 /// Words with which the names of methods begin that only read.
 const READING: &[&str] = &[
@@ -26,7 +27,7 @@ impl MethodName {
     /// # Errors
     /// If there is no such unary method.
     pub fn is_declared_repeatable(&self, descriptor_set: &[u8]) -> Result<bool, MethodError> {
-        let method = self.find(&pool(descriptor_set)?)?;
+        let method = self.find(&read_descriptors(descriptor_set)?)?;
         let options = method.method_descriptor_proto().options.as_ref();
         let level = options.map(|options| options.idempotency_level());
         Ok(matches!(
