@@ -1,10 +1,16 @@
 """Where `pelton download` puts blobs, which is checked before the first byte."""
 
+import concurrent.futures
+import contextlib
 import json
 import os
 import subprocess
+import time
 
+import grpc
 import pytest
+from pelton.v1 import blob_pb2 as pb
+from pelton.v1 import blob_pb2_grpc
 from server import Server
 
 NAMES = ["a", "a/b", "a/c/d", "b/c", "/x", "y//z", "n" * 300, "z"]
@@ -76,3 +82,50 @@ def test_names_that_no_file_can_have_are_left_out(binary, server, tmp_path):
         ]:
             about = [line for line in warnings if f"the blob `{name}` cannot" in line]
             assert len(about) == 1 and why in about[0], (name, warnings)
+
+
+@contextlib.contextmanager
+def wrong_server(download):
+    """A server of another make in which Download is this function."""
+
+    class Blobs(blob_pb2_grpc.BlobServicer):
+        def Download(self, request, context):
+            yield from download(context)
+
+    pool = concurrent.futures.ThreadPoolExecutor(4)
+    wrong = grpc.server(pool)
+    blob_pb2_grpc.add_BlobServicer_to_server(Blobs(), wrong)
+    port = wrong.add_insecure_port("127.0.0.1:0")
+    wrong.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        wrong.stop(None).wait()
+        pool.shutdown()
+
+
+def download_from(binary, address, folder):
+    command = [binary, "download", "k", "--address", address, "--timeout", "1s"]
+    command += ["--attempts", "2", "--to", "file"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_an_answer_without_a_blob_is_no_empty_file(binary, tmp_path):
+    with wrong_server(lambda context: iter(())) as address:
+        done = download_from(binary, address, tmp_path)
+    assert done.returncode == 3, done
+    assert f"the answer of {address} says nothing of the blob `k`" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_messages_without_bytes_do_not_keep_a_download_alive(binary, tmp_path):
+    def empty_ones(context):
+        while context.is_active():
+            yield pb.DownloadResponse()
+            time.sleep(0.01)
+
+    with wrong_server(empty_ones) as address:
+        done = download_from(binary, address, tmp_path)
+    assert done.returncode == 3, done
+    assert "sent nothing for 1s" in done.stderr, done
+    assert list(tmp_path.iterdir()) == []

@@ -224,10 +224,18 @@ fn call_failure(address: &str, called: &str, error: &CallError) -> Failure {
 
 /// Whether a call without an answer may have changed something.
 fn may_be_done(called: &str, error: &CallError) -> bool {
-    let is_unknown = matches!(
-        error,
-        CallError::DeadlineExceeded | CallError::ConnectionLost { .. }
-    );
+    let is_unknown = match error {
+        CallError::Status(status) => matches!(
+            status.code(),
+            Code::Cancelled
+                | Code::Unknown
+                | Code::DeadlineExceeded
+                | Code::Internal
+                | Code::Unavailable
+                | Code::DataLoss
+        ),
+        _ => true,
+    } && error.may_have_happened();
     let method = service::method::route(format!("/{called}").as_bytes());
     is_unknown && method.is_some_and(Method::changes_content)
 }
@@ -253,8 +261,18 @@ fn only_a_write_that_may_have_been_sent_may_have_been_done() {
     for reason in [client::SERVER_SPEAKS_TLS, alert] {
         assert!(!is_told(write, &lost(reason)), "{reason}");
     }
+    for code in [Code::Unavailable, Code::Internal, Code::Unknown] {
+        let status = || CallError::Status(client::Status::new(code, "no"));
+        assert!(is_told(write, &status()), "{code:?}");
+        assert!(!is_told(read, &status()), "{code:?}");
+    }
+    let senseless = CallError::BadAnswer {
+        reason: "it has no message".into(),
+    };
+    assert!(is_told(write, &senseless));
     let not_begun = CallError::NotBegun(client::NotBegun::Refused);
-    assert!(!is_told(write, &not_begun));
+    let refused = CallError::Status(client::Status::new(Code::FailedPrecondition, "no"));
+    assert!(!is_told(write, &not_begun) && !is_told(write, &refused));
 }
 
 /// What is wrong with a name that the user chose, which is no failure of the server.

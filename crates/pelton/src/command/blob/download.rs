@@ -189,15 +189,19 @@ impl Downloading<'_> {
             match streaming.poll_with(wait, |response| self.take(response, sink)) {
                 Err(error) => return Err(self.refused(failure(&error), &error, sink)),
                 Ok(StreamStep::Message(taken)) => {
-                    taken?;
-                    moved = Instant::now();
+                    // A message without any bytes is no progress.
+                    if taken? {
+                        moved = Instant::now();
+                        continue;
+                    }
                 }
+                Ok(StreamStep::Ended) if !sink.is_known => return Err(no_blob(address, target)),
                 Ok(StreamStep::Ended) => return Ok(()),
-                Ok(StreamStep::Nothing) if moved.elapsed() > timeout => {
-                    let message = format!("{address} sent nothing for {timeout:?}");
-                    return Err(FailedAttempt::Again(Failure::Failed(message)));
-                }
                 Ok(StreamStep::Nothing) => {}
+            }
+            if moved.elapsed() > timeout {
+                let message = format!("{address} sent nothing for {timeout:?}");
+                return Err(FailedAttempt::Again(Failure::Failed(message)));
             }
         }
     }
@@ -216,17 +220,19 @@ impl Downloading<'_> {
         }
     }
 
+    /// Returns whether it brought the download on.
     fn take(
         &self,
         response: Result<DownloadResponse<'_>, DecodeError>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), FailedAttempt> {
+    ) -> Result<bool, FailedAttempt> {
         let damaged = || {
             let name = &sink.target.name;
             FailedAttempt::Again(Failure::Failed(format!("`{name}` was damaged on its way")))
         };
         let response = response.map_err(|_| damaged())?;
         let data = response.data;
+        let is_progress = !data.is_empty() || !sink.is_known;
         let is_sound = |expected| expected == crc32c::crc32c(data);
         if !response.crc32c.is_none_or(is_sound) {
             return Err(damaged());
@@ -247,8 +253,16 @@ impl Downloading<'_> {
         }
         sink.add(data)?;
         self.transfers.moved(sink.moved_bytes());
-        Ok(())
+        Ok(is_progress && sink.is_known)
     }
+}
+
+/// The answer ended well, and said nothing of a blob: an empty file would be an invention.
+fn no_blob(address: &str, target: &DownloadTarget) -> FailedAttempt {
+    let name = &target.name;
+    FailedAttempt::Final(Failure::Failed(format!(
+        "the answer of {address} says nothing of the blob `{name}`: is it a server of Pelton?"
+    )))
 }
 
 /// The blob was replaced.
