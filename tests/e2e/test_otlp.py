@@ -224,7 +224,8 @@ def test_a_command_says_that_its_spans_were_lost_and_does_what_it_was_asked_for(
         url = f"http://127.0.0.1:{port}"
         done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT=url)
         assert done.returncode == 0, done
-        assert f"spans of its calls (1) were not taken by {url} within 1 s of its end" in done.stderr
+        said = f"spans of its calls (1) were not taken by {url} within 1 s of its end"
+        assert said in done.stderr, done
 
 
 @contextlib.contextmanager

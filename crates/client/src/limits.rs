@@ -153,9 +153,9 @@ pub const POOL_DRAINING: usize = 16;
 /// How long an answer of a health check may take before the address counts as not serving.
 pub const POOL_HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Messages of an address's health checks in [`POOL_HEALTH_WINDOW`]. Beyond it the check has failed:
-/// each one is work for all calls of the pool, and an address that changes its mind ten times a
-/// second serves nobody.
+/// Messages of an address's health checks in [`POOL_HEALTH_WINDOW`]. Beyond it the check has
+/// failed: each one is work for all calls of the pool, and an address that changes its mind ten
+/// times a second serves nobody.
 pub const POOL_HEALTH_MESSAGES: u32 = 100;
 
 /// See [`POOL_HEALTH_MESSAGES`].

@@ -78,7 +78,7 @@ fn at_wake(work: impl Fn() + Send + Sync + 'static) -> Waker {
 }
 
 #[test]
-fn a_waker_that_panics_costs_nobody_else() {
+fn a_waker_that_panics_stops_no_other_call() {
     let (pool, server) = pool(1);
     for _ in 0..2 {
         let woken = Arc::new(AtomicUsize::new(0));

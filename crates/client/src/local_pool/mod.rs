@@ -94,7 +94,7 @@ impl LocalPool {
         });
         let engine = PoolEngine::new(endpoints.collect(), options.pool, seed, now_ns);
         let connections = LocalConnections::new(targets, options.tls, limits::LOCAL_READ_BYTES)
-            .map_err(|error| no_epoll(error))?;
+            .map_err(no_epoll)?;
         Ok(LocalPool {
             engine,
             connections,

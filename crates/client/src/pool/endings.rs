@@ -95,8 +95,8 @@ impl PoolEngine {
             CallError::ConnectionLost { .. } if is_repeatable => None,
             _ => return None,
         };
-        // A failure that another attempt could follow is charged, whether it follows or not, but for
-        // the first refusal of a call (gRFC A6, "Transparent Retries").
+        // A failure that another attempt could follow is charged, whether it follows or not, but
+        // for the first refusal of a call (gRFC A6, "Transparent Retries").
         let is_transparent =
             attempts <= 1 && matches!(error, CallError::NotBegun(NotBegun::Refused));
         let has_tokens = is_free || is_transparent || self.budget.failed();

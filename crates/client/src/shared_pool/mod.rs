@@ -113,7 +113,7 @@ impl SharedPool {
     ) -> Result<SharedPool, ConnectError> {
         let max_request_bytes = options.pool.max_request_bytes;
         let pool = LocalPool::new(addresses, options, seed, net::monotonic_ns())?;
-        let poller = pool.poller().map_err(|error| no_epoll(error))?;
+        let poller = pool.poller().map_err(no_epoll)?;
         let waker = poller.waker();
         let driver = PoolDriver::new(pool, waker.clone());
         let shared = Arc::new(SharedState {

@@ -155,8 +155,8 @@ impl Status {
         self
     }
 
-    /// Client: the same status of a call whose response had begun before, or that was reset when the
-    /// server may have worked on it.
+    /// Client: the same status of a call whose response had begun before, or that was reset when
+    /// the server may have worked on it.
     #[must_use]
     pub fn after_response(mut self) -> Status {
         self.follows_response = true;

@@ -91,8 +91,8 @@ impl Connection {
         }
     }
 
-    /// Takes what it costs that a message becomes so many bytes more than others do. Returns whether
-    /// that is allowed.
+    /// Takes what it costs that a message becomes so many bytes more than others do. Returns
+    /// whether that is allowed.
     ///
     /// Of a client only the call ends if not: a server that it has chosen may have such messages
     /// to send, and other calls have no part in it.
