@@ -122,23 +122,8 @@ impl PoolEngine {
             return;
         };
         let is_late = state.deadline_ns <= now_ns;
-        let ended = match kind {
-            CallEventKind::Ended(status) if status.is_ok() => AttemptEnd::Succeeded(status),
-            // A server that keeps the deadline may reset the call at it, and that may be seen
-            // before it passes here.
-            CallEventKind::Ended(status) if status.code() == Code::Cancelled && is_late => {
-                AttemptEnd::Failed(CallError::DeadlineExceeded)
-            }
-            CallEventKind::Ended(status) => AttemptEnd::Failed(CallError::Status(status)),
-            CallEventKind::NotBegun if is_leaving => AttemptEnd::Unprocessed,
-            CallEventKind::NotBegun => AttemptEnd::Failed(CallError::NotBegun(NotBegun::Refused)),
-            CallEventKind::Lost { reason } => AttemptEnd::Failed(CallError::ConnectionLost {
-                reason: end.map_or(reason, str::to_owned),
-            }),
-            CallEventKind::BadAnswer { reason } => AttemptEnd::Failed(CallError::BadAnswer {
-                reason: reason.into(),
-            }),
-            CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => return,
+        let Some(ended) = attempt_end(kind, (is_leaving, is_late), end) else {
+            return;
         };
         // It has no stream from here on.
         state.stage = CallStage::Waiting;
@@ -147,22 +132,22 @@ impl PoolEngine {
             AttemptEnd::Failed(CallError::NotBegun(NotBegun::Refused))
         );
         let connection = &mut self.connections[slot as usize];
-        let (ended, pause_ns) = match connection.note_end(is_refused, now_ns) {
+        let ended = match connection.note_end(is_refused, now_ns) {
             Some(pause_ns) if state.refusals < connection.free_refusals() => {
                 // The server's limit was reached, and the end of another call makes room.
                 state.attempts = state.attempts.saturating_sub(1);
                 state.refusals += 1;
-                (AttemptEnd::Unprocessed, pause_ns)
+                self.pause_connection(slot, pause_ns, now_ns);
+                AttemptEnd::Unprocessed
             }
             // Of a server that refuses for ever, not for ever.
-            Some(_) | None if is_refused => (ended, limits::PAUSE_AFTER_REFUSAL.as_nanos() as u64),
-            Some(_) | None => (ended, 0),
+            Some(_) | None if is_refused && self.has_other_address(slot) => {
+                let pause_ns = limits::PAUSE_AFTER_REFUSAL.as_nanos() as u64;
+                self.pause_connection(slot, pause_ns, now_ns);
+                ended
+            }
+            Some(_) | None => ended,
         };
-        let is_failure = matches!(ended, AttemptEnd::Failed(_));
-        if pause_ns > 0 && (!is_failure || self.has_other_address(slot)) {
-            self.connections[slot as usize].is_paused = true;
-            self.paused_until_ns = self.paused_until_ns.min(now_ns + pause_ns);
-        }
         self.release_connection(slot);
         match ended {
             AttemptEnd::Succeeded(status) => {
@@ -175,6 +160,14 @@ impl PoolEngine {
                 self.retry_or_end(call, error, true, now_ns, on);
             }
             AttemptEnd::Failed(error) => self.retry_or_end(call, error, false, now_ns, on),
+        }
+    }
+
+    /// No call begins on a connection for so long.
+    fn pause_connection(&mut self, slot: u32, pause_ns: u64, now_ns: u64) {
+        if pause_ns > 0 {
+            self.connections[slot as usize].is_paused = true;
+            self.paused_until_ns = self.paused_until_ns.min(now_ns + pause_ns);
         }
     }
 
@@ -247,4 +240,37 @@ impl PoolEngine {
         }
         self.refresh(slot);
     }
+}
+
+/// Returns how an attempt ended; `None`: it has not. `is_leaving`: its connection takes no more
+/// calls; `is_late`: the deadline of the call has passed; `end`: why the connection has ended, if
+/// the socket says so.
+fn attempt_end(
+    kind: CallEventKind,
+    (is_leaving, is_late): (bool, bool),
+    end: Option<&str>,
+) -> Option<AttemptEnd> {
+    let error = match kind {
+        CallEventKind::Ended(status) if status.is_ok() => {
+            return Some(AttemptEnd::Succeeded(status));
+        }
+        // A server that keeps the deadline may reset the call at it, and that may be seen before it
+        // passes here.
+        CallEventKind::Ended(status) if status.code() == Code::Cancelled && is_late => {
+            CallError::DeadlineExceeded
+        }
+        CallEventKind::Ended(status) => CallError::Status(status),
+        CallEventKind::NotBegun if is_leaving => return Some(AttemptEnd::Unprocessed),
+        CallEventKind::NotBegun => CallError::NotBegun(NotBegun::Refused),
+        CallEventKind::Lost { reason } => CallError::ConnectionLost {
+            reason: end.map_or(reason, str::to_owned),
+        },
+        CallEventKind::BadAnswer { reason } => CallError::BadAnswer {
+            reason: reason.into(),
+        },
+        CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => {
+            return None;
+        }
+    };
+    Some(AttemptEnd::Failed(error))
 }
