@@ -1,11 +1,17 @@
 """`pelton lab agent`: what a process does, reported over gRPC to grpcio, and to a diagnosis."""
 
+import concurrent.futures
 import contextlib
+import json
+import math
 import os
 import pathlib
+import resource
 import signal
+import socket
 import stat
 import subprocess
+import time
 
 import grpc
 import pytest
@@ -76,6 +82,7 @@ def test_reports_say_what_the_process_and_the_machine_do(binary, busy):
         assert last.network.HasField("tcp_segments_retransmitted")
         assert last.network.HasField("packets_received") and last.network.HasField("bytes_sent")
         assert last.network.HasField("tcp_unread_bytes"), last
+        assert last.network.HasField("tcp_bytes_age_ns"), last
         one, two, _ = (report.elapsed_ns for report, _ in zip(watch(calls, interval_ms=50), "123"))
         assert one + two < last.elapsed_ns, "each is about the time since the one before"
         assert running.process.poll() is None
@@ -98,7 +105,7 @@ def test_a_diagnosis_sees_the_server_by_its_agent(binary, busy):
         busy.stop()
         with stub(running.address) as calls:
             gone = grpc.StatusCode.UNAVAILABLE
-            expect_status(gone, lambda: next(watch(calls)), port, "may not be looked at")
+            expect_status(gone, lambda: next(watch(calls)), port, "is not there")
 
 
 def test_a_process_that_ends_ends_the_watch(binary, busy):
@@ -170,6 +177,14 @@ def test_an_agent_speaks_tls(binary, busy, tmp_path):
         assert done.returncode == 0, done.stderr
         done = run(binary, *words)
         assert done.returncode == 3 and "pelton lab agent" in done.stderr, done.stderr
+        # Handshakes that nobody goes on with keep nobody out either.
+        host, port = running.address.rsplit(":", 1)
+        with contextlib.ExitStack() as silent:
+            for _ in range(600):
+                one = socket.create_connection((host, int(port)), timeout=WAIT_SECONDS)
+                silent.enter_context(one)
+            done = run(binary, *words, "--agent-tls-ca", authority.ca)
+            assert done.returncode == 0, done.stderr
 
 
 def test_without_an_agent_nothing_is_loaded(binary, busy):
@@ -213,3 +228,173 @@ def test_the_proto_file_is_written_for_users(binary, tmp_path):
     written = tmp_path / "pelton" / "lab" / "v1" / "agent.proto"
     ours = pathlib.Path(__file__).resolve().parents[2] / "proto" / "pelton/lab/v1/agent.proto"
     assert written.read_text() == ours.read_text()
+
+
+def test_silent_connections_do_not_keep_the_holder_of_the_token_out(binary, busy, tmp_path):
+    path = tmp_path / "agent.token"
+    pid = busy.process.pid
+    with agent(binary, "--server-pid", pid, "--token-file", path) as running:
+        bearer = [("authorization", f"Bearer {path.read_text().strip()}")]
+        host, port = running.address.rsplit(":", 1)
+        with contextlib.ExitStack() as silent:
+            connect = lambda: silent.enter_context(  # noqa: E731
+                socket.create_connection((host, int(port)), timeout=WAIT_SECONDS)
+            )
+            sockets = [connect() for _ in range(600)]
+            with stub(running.address) as calls:
+                request = agent_pb2.AgentWatchRequest(interval_ms=50)
+                reports = calls.Watch(request, timeout=WAIT_SECONDS, metadata=bearer)
+                assert next(reports).elapsed_ns
+                sockets += [connect() for _ in range(600)]
+                assert all(report.elapsed_ns for report, _ in zip(reports, range(10)))
+                # Nobody stays who has no token.
+                for one in sockets:
+                    with contextlib.suppress(ConnectionError):
+                        while one.recv(1 << 16):
+                            pass
+                assert next(reports).elapsed_ns, "and whoever has it does"
+
+
+def test_an_agent_without_descriptors_says_so(binary, busy):
+    port = busy.address.rsplit(":", 1)[1]
+    with agent(binary, "--server-port", port) as running, stub(running.address) as calls:
+        reports = watch(calls, interval_ms=50)
+        next(reports)
+        pid = running.process.pid
+        hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+        # As many as it has: none is left to read with.
+        opened = len(os.listdir(f"/proc/{pid}/fd"))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (opened, hard))
+        shortage = grpc.StatusCode.RESOURCE_EXHAUSTED
+        expect_status(shortage, lambda: list(reports), "no file descriptor left", "ulimit -n")
+        expect_status(shortage, lambda: next(watch(calls)), "no file descriptor left")
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
+        assert next(watch(calls, interval_ms=50)).elapsed_ns
+
+
+def diagnose_without_agent(binary, busy, address, lose):
+    """Has `lose` called once the first experiment is over, and returns the report."""
+    command = [binary, "lab", "diagnose", "--target", busy.address, "--agent", address]
+    command += [*ECHO_METHOD, '{"delay_ms": 5}', "--max-rate", "2000", "--max-in-flight", "8"]
+    command += ["--output", "json"]
+    process = subprocess.Popen(
+        list(map(str, command)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        for line in process.stderr:
+            if "in flight on one connection:" in line:
+                break
+        lose()
+        output, errors = process.communicate(timeout=100)
+    finally:
+        process.kill()
+    assert process.returncode == 0, errors
+    return json.loads(output)
+
+
+def assert_lost(report, address, *words):
+    said = "\n".join(report["evidence_against"])
+    assert f"the agent at {address}" in said, report
+    assert all(word in said for word in words), said
+    assert report["agent"]["address"] == address
+    assert report["agent"]["lost_after_s"] > 0, report
+    assert not any("pelton lab agent" in text for text in report["needs"]), report
+    servers = [point["server"] for point in report["experiments"]]
+    assert servers[0] and not servers[-1], "what was seen counts"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+def test_a_diagnosis_says_that_its_agent_was_lost(binary, busy, number):
+    port = busy.address.rsplit(":", 1)[1]
+    with agent(binary, "--server-port", port) as running:
+        lose = lambda: running.process.send_signal(number)  # noqa: E731
+        report = diagnose_without_agent(binary, busy, running.address, lose)
+        running.process.send_signal(signal.SIGCONT)
+        assert_lost(report, running.address, "stopped answering at second")
+
+
+class Liar(agent_pb2_grpc.AgentServicer):
+    """An agent whose figures are possible until `change` is set."""
+
+    def __init__(self):
+        self.change = None
+
+    def Watch(self, request, context):
+        begin = time.monotonic_ns()
+        while context.is_active():
+            time.sleep(0.05)
+            report = agent_pb2.AgentReport(elapsed_ns=time.monotonic_ns() - begin)
+            report.process.cpus = 0.5
+            report.machine.cpus = 2
+            report.machine.idle = 0.5
+            report.threads.add(name="t", busy=0.5)
+            if self.change:
+                self.change(report)
+            yield report
+
+
+@contextlib.contextmanager
+def lying():
+    liar = Liar()
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
+    agent_pb2_grpc.add_AgentServicer_to_server(liar, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield liar, f"127.0.0.1:{port}"
+    finally:
+        server.stop(None)
+
+
+def too_many_cpus(report):
+    report.process.cpus = 500
+
+
+def no_number(report):
+    report.machine.steal = math.nan
+
+
+def negative_zero(report):
+    report.process.in_sync = -0.0
+
+
+def time_that_runs_back(report):
+    report.elapsed_ns = max(1, 100_000_000 - report.elapsed_ns)
+
+
+def time_that_has_not_passed(report):
+    report.elapsed_ns += 1_000_000_000
+
+
+IMPOSSIBLE = {
+    too_many_cpus: "process.cpus is 500",
+    no_number: "machine.steal is NaN",
+    negative_zero: "process.in_sync is -0",
+}
+
+
+@pytest.mark.parametrize("change", IMPOSSIBLE)
+def test_impossible_figures_are_not_believed(binary, busy, change):
+    with lying() as (liar, address):
+        liar.change = change
+        words = ["diagnose", "--target", busy.address, "--agent", address]
+        done = run(binary, *words)
+        assert done.returncode == 3 and not done.stdout, done
+        expected = f"the agent at {address} answers impossible figures: {IMPOSSIBLE[change]}"
+        assert expected in done.stderr, done.stderr
+        assert "start `pelton lab agent" not in done.stderr, "there is one"
+
+
+def test_an_agent_that_begins_to_report_the_impossible_is_lost(binary, busy):
+    for change in (too_many_cpus, time_that_runs_back, time_that_has_not_passed):
+        with lying() as (liar, address):
+
+            def lose(liar=liar, change=change):
+                liar.change = change
+
+            report = diagnose_without_agent(binary, busy, address, lose)
+            assert_lost(report, address, "answers impossible figures", "was not believed")

@@ -29,7 +29,11 @@ UNSEEN = {
     "pelton lab scenario": {"not_run.run", "not_run.why"},
     "pelton promote": {"promoted", "epoch", "sequence", "leader_sequence", "forced", "serves"},
     "pelton forget-replicas": {"forgotten", "left"},
-    "pelton lab diagnose": {"change.text", "change.predicted_gain", "change.measured_gain"},
+    "pelton lab diagnose": {
+        *("change.text", "change.predicted_gain", "change.measured_gain"),
+        # Without --agent.
+        *("agent.address", "agent.lost_after_s"),
+    },
     "pelton lab tap": {"failed_connections.reason", "failed_connections.connections"},
     # Without --server-pid.
     "pelton lab sweep": {f"cells.server_us.{which}" for which in ("median", "least", "most")},

@@ -4,9 +4,10 @@ crate::method::methods! {
     /// Reports what the server does for which the agent was started, once in each interval, until
     /// the caller cancels the call, its deadline comes, or an hour is over. UNAVAILABLE: no such
     /// process runs, or it may not be looked at; it has ended; or the agent ends.
-    /// RESOURCE_EXHAUSTED: so many others watch that there is no room. INVALID_ARGUMENT: the
-    /// interval is out of its range. UNAUTHENTICATED: the agent has a token, and this call has
-    /// another one, or none.
+    /// RESOURCE_EXHAUSTED: so many others watch that there is no room, or the agent has no file
+    /// descriptor or no memory left. INVALID_ARGUMENT: the interval is out of its range.
+    /// UNAUTHENTICATED: the agent has a token, and this call has another one, or none. A connection
+    /// on which no call has come after 5 seconds that is allowed is closed.
     WATCH ServerStreaming "pelton.lab.v1.Agent/Watch";
 }
 
@@ -41,8 +42,8 @@ protobuf::message! {
         1 cpus: double,
         /// CPUs that it waited for on average while it was ready to run.
         2 waited_for_cpus: double,
-        /// The part of the looks, a hundred each second, at which a thread waited for a sync of a
-        /// file. Absent: the kernel does not say.
+        /// The part of the looks, a hundred each second or, at many threads, fewer, at which a
+        /// thread waited for a sync of a file. Absent: the kernel does not say.
         3 in_sync: optional double,
         /// CPUs that a quota of its control group, or of one above it, gives it. Absent: there is
         /// none.
@@ -91,10 +92,13 @@ protobuf::message! {
         6 bytes_received: optional uint64,
         /// The field `bytes_sent`.
         7 bytes_sent: optional uint64,
-        /// Bytes in the buffers of the server's TCP connections when the report was made: such that
-        /// it has not read. Absent: the agent was not given its port.
+        /// Bytes in the buffers of the server's TCP connections: such that it has not read. Absent:
+        /// the agent was not given its port.
         8 tcp_unread_bytes: optional uint64,
         /// The same: such that were not acknowledged.
         9 tcp_unsent_bytes: optional uint64,
+        /// How long before the report they were counted, in nanoseconds: of many connections that
+        /// is not done for each report.
+        10 tcp_bytes_age_ns: optional uint64,
     }
 }

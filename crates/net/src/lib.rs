@@ -85,8 +85,8 @@ pub use listener::BindError;
 pub use loops::{Loops, StopHandle};
 pub use notice::{Notice, Notices, SilentNotices};
 pub use outgoing::{
-    Outgoing, OutgoingCounters, OutgoingEndpoint, OutgoingPoller, OutgoingWaker, Ready,
-    SocketReadResult, SocketWriteResult, TcpDiagnosis, TcpFigures, TcpInfo,
+    Outgoing, OutgoingCounters, OutgoingEndpoint, OutgoingPoller, OutgoingWaker, PortBuffers,
+    Ready, SocketReadResult, SocketWriteResult, TcpDiagnosis, TcpFigures, TcpInfo, port_buffers,
 };
 pub use peer_address::{AddressKey, PeerAddress};
 pub use run::{LoopStart, RunEnd, RunError, THREAD_LIMITS};

@@ -2,6 +2,7 @@
 
 use prost_reflect::prost::Message as _;
 use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
+use protobuf::limits::MESSAGE_FIELDS_MAX;
 use protobuf::{FieldFault, writer};
 
 use crate::random::Random;
@@ -87,7 +88,14 @@ fn random_messages_are_read_and_written_alike() {
 fn messages_given_in_pieces_are_merged() {
     for_each_case(|case, random| {
         let mut bytes = random_bytes(case, random);
-        for _ in 0..1 + random.below(3) {
+        // Four, or as many as have no more fields together than a message may have.
+        let has_list = descriptor(case).fields().any(|field| field.is_list());
+        let fields = descriptor(case).fields().len().max(1) as u64;
+        let pieces = match has_list {
+            true => 4,
+            false => (u64::from(MESSAGE_FIELDS_MAX) / fields).clamp(2, 4),
+        };
+        for _ in 0..1 + random.below(pieces - 1) {
             bytes.extend(random_bytes(case, random));
         }
         assert!(assert_agreement(case, &bytes), "{}", case.name);

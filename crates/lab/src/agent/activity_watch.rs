@@ -1,14 +1,26 @@
-//! Watches a server and its machine, and makes reports of that; and reads such reports.
+//! Watches a server and its machine, and makes reports of that.
 
 use api::agent::{AgentReport, MachineActivity, NetworkActivity, ProcessActivity, ThreadActivity};
+use thiserror::Error;
 
-use super::agent_subject::AgentSubject;
-use super::limits::{AGENT_CPUS_MAX, AGENT_NAME_CHARACTERS, AGENT_THREADS};
-use super::network_reading::NetworkReading;
-use crate::diagnose::{
-    MachineUse, ProcessUse, ProcessWatch, SystemFolders, ThreadUse, WatchedProcesses, WatchedUse,
-};
-use crate::terminal_text::without_controls;
+use super::agent_subject::{AgentSubject, SubjectError, UnreadableSystem};
+use super::cpu_share::CpuClock;
+use super::limits::{AGENT_MIGRATIONS_OF_CPU, AGENT_THREADS};
+use super::network_reading::{NetworkReading, buffered_bytes};
+use super::socket_look::{BufferedBytes, SocketLook};
+use crate::diagnose::limits::COUNTED_THREADS;
+use crate::diagnose::{ProcessWatch, SystemFolders, ThreadUse, WatchedProcesses, WatchedUse};
+
+/// Why a watch does not go on.
+#[derive(Debug, Error)]
+pub(super) enum ReportError {
+    /// The processes have ended.
+    #[error("the process that is watched has ended")]
+    Ended,
+    /// The system does not let the agent look.
+    #[error(transparent)]
+    Unreadable(UnreadableSystem),
+}
 
 /// A watch that goes on.
 #[derive(Debug)]
@@ -22,15 +34,22 @@ pub(super) struct ActivityWatch {
 }
 
 impl ActivityWatch {
-    /// Begins to watch; `None`: there is no such process, or it may not be looked at.
+    /// Begins to watch these processes of a server.
+    ///
+    /// # Errors
+    /// If none of them is there, or they cannot be looked at.
     pub(super) fn begin(
         folders: &SystemFolders,
-        subject: AgentSubject,
+        (subject, processes): (AgentSubject, Vec<u32>),
         now_ns: u64,
-    ) -> Option<ActivityWatch> {
-        let processes = subject.processes(folders);
-        let watch = watch(folders, &processes, now_ns);
-        watch.is_alive().then(|| ActivityWatch {
+    ) -> Result<ActivityWatch, SubjectError> {
+        let mut watch = watch(folders, &processes, now_ns);
+        match (watch.take_failure(), watch.is_alive()) {
+            (Some(error), _) | (None, Err(error)) => return Err(subject.unseen(error)),
+            (None, Ok(false)) => return Err(SubjectError::NotThere(subject)),
+            (None, Ok(true)) => {}
+        }
+        Ok(ActivityWatch {
             folders: folders.clone(),
             subject,
             processes,
@@ -45,24 +64,42 @@ impl ActivityWatch {
         self.watch.look();
     }
 
-    /// Appends a report to `out`; returns false, and appends nothing, if the processes have ended.
-    pub(super) fn report(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
-        if !self.watch.is_alive() {
-            return false;
+    /// Returns what lies in the buffers of the server's connections; `None`: its port or the sizes
+    /// are not known.
+    pub(super) fn buffers(
+        &self,
+        (sockets, clock): (&mut SocketLook, &CpuClock),
+        now_ns: u64,
+    ) -> Option<BufferedBytes> {
+        let port = self.subject.port()?;
+        sockets.buffered(clock, now_ns, || buffered_bytes(&self.folders, port))
+    }
+
+    /// Appends a report to `out`, or nothing where it fails. `buffers`: what
+    /// [`ActivityWatch::buffers`] has returned.
+    ///
+    /// # Errors
+    /// If the processes have ended, or cannot be looked at any more.
+    pub(super) fn report(
+        &mut self,
+        buffers: Option<BufferedBytes>,
+        now_ns: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReportError> {
+        let unreadable = |error| ReportError::Unreadable(UnreadableSystem::of(error));
+        if !self.watch.is_alive().map_err(unreadable)? {
+            return Err(ReportError::Ended);
         }
         let seen = self.watch.seen(now_ns);
+        if let Some(error) = self.watch.take_failure() {
+            return Err(unreadable(error));
+        }
         let threads = self.watch.threads(now_ns);
         let network = NetworkReading::read(&self.folders);
-        let place = (&self.folders, self.subject.port());
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
-        encode(
-            elapsed_ns,
-            &seen,
-            &threads,
-            network.since(&self.network, place),
-            out,
-        );
-        true
+        let network = network.since(&self.network, buffers);
+        encode(elapsed_ns, &seen, &threads, network, out);
+        Ok(())
     }
 
     /// From now on it is about what comes.
@@ -86,15 +123,19 @@ fn encode(
 ) {
     let threads = threads.iter().take(AGENT_THREADS).map(thread_activity);
     let threads: Vec<ThreadActivity<'_>> = threads.collect();
+    // Threads are read a moment after the time of the report, and may have gone on meanwhile: no
+    // figure is above what is possible for that.
+    let most_cpus = seen.machine.map_or(f64::MAX, |machine| machine.cpus as f64);
+    let most_moves = most_cpus * f64::from(AGENT_MIGRATIONS_OF_CPU);
     let report = AgentReport {
         elapsed_ns,
         process: seen.process.as_ref().map(|process| ProcessActivity {
-            cpus: process.cpus,
-            waited_for_cpus: process.waited_for_cpus,
+            cpus: process.cpus.min(most_cpus),
+            waited_for_cpus: process.waited_for_cpus.min(COUNTED_THREADS as f64),
             in_sync: process.in_sync,
             quota_cpus: process.quota_cpus,
             throttled: process.throttled,
-            migrations_per_s: process.migrations_per_s,
+            migrations_per_s: process.migrations_per_s.map(|moves| moves.min(most_moves)),
         }),
         machine: seen.machine.map(|machine| MachineActivity {
             cpus: u32::try_from(machine.cpus).unwrap_or(u32::MAX),
@@ -108,69 +149,38 @@ fn encode(
 }
 
 fn thread_activity(thread: &ThreadUse) -> ThreadActivity<'_> {
+    let busy = thread.busy.min(1.0);
     ThreadActivity {
         name: &thread.name,
-        busy: thread.busy,
-        waited: thread.waited,
+        busy,
+        waited: thread.waited.min(1.0 - busy),
     }
-}
-
-/// What a report says, as far as it is possible; with how long the time was that it is about.
-pub(super) fn read_report(message: &[u8]) -> Option<(u64, WatchedUse)> {
-    let report = AgentReport::decode(message).ok()?;
-    let busiest = report.threads.iter().next().and_then(Result::ok);
-    let busiest = busiest.and_then(|thread| {
-        let name: String = thread.name.chars().take(AGENT_NAME_CHARACTERS).collect();
-        Some(ThreadUse {
-            name: without_controls(&name),
-            busy: possible(thread.busy)?,
-            waited: possible(thread.waited)?,
-        })
-    });
-    let process = report.process.and_then(|process| {
-        Some(ProcessUse {
-            cpus: possible(process.cpus)?,
-            busiest,
-            waited_for_cpus: possible(process.waited_for_cpus)?,
-            in_sync: process.in_sync.and_then(possible),
-            quota_cpus: process.quota_cpus.and_then(possible),
-            throttled: process.throttled.and_then(possible),
-            migrations_per_s: process.migrations_per_s.filter(|moves| *moves >= 0.0),
-        })
-    });
-    let machine = report.machine.and_then(|machine| {
-        Some(MachineUse {
-            cpus: (1..=AGENT_CPUS_MAX)
-                .contains(&machine.cpus)
-                .then_some(machine.cpus as usize)?,
-            steal: possible(machine.steal)?,
-            idle: possible(machine.idle)?,
-        })
-    });
-    Some((report.elapsed_ns, WatchedUse { process, machine }))
-}
-
-/// A number of CPUs or a share of time; `None`: it is neither, and so not known.
-fn possible(figure: f64) -> Option<f64> {
-    (0.0..=f64::from(AGENT_CPUS_MAX))
-        .contains(&figure)
-        .then_some(figure)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
+    use super::super::report_figures::read_report;
     use super::*;
+    use crate::diagnose::{MachineUse, ProcessUse};
 
     fn own() -> AgentSubject {
         AgentSubject::Process(std::process::id())
     }
 
+    fn begin(
+        folders: &SystemFolders,
+        subject: AgentSubject,
+    ) -> Result<ActivityWatch, SubjectError> {
+        let processes = subject.processes(folders)?;
+        ActivityWatch::begin(folders, (subject, processes), 0)
+    }
+
     #[test]
     fn a_watch_of_this_process_comes_back_from_its_reports() {
         let folders = SystemFolders::default();
-        let mut watch = ActivityWatch::begin(&folders, own(), 0).expect("it is there");
+        let mut watch = begin(&folders, own()).expect("it is there");
         let begin = Instant::now();
         let mut sum = 0_u64;
         while begin.elapsed() < Duration::from_millis(30) {
@@ -179,7 +189,8 @@ mod tests {
         watch.look();
         let now_ns = begin.elapsed().as_nanos() as u64;
         let mut message = Vec::new();
-        assert!(watch.report(now_ns, &mut message), "{sum}");
+        let report = watch.report(None, now_ns, &mut message);
+        assert!(report.is_ok(), "{sum} {report:?}");
         let (elapsed_ns, seen) = read_report(&message).expect("it is a report");
         assert_eq!(elapsed_ns, now_ns);
         let process = seen.process.expect("it is there");
@@ -191,64 +202,92 @@ mod tests {
         assert_eq!(network.tcp_unread_bytes, None, "it was given no port");
         watch.restart(now_ns);
         message.clear();
-        assert!(watch.report(now_ns + 5, &mut message));
-        assert_eq!(read_report(&message).map(|(elapsed, _)| elapsed), Some(5));
+        let report = watch.report(None, now_ns + 5, &mut message);
+        report.expect("it is there");
+        let (elapsed_ns, _) = read_report(&message).expect("what is reported is possible");
+        assert_eq!(elapsed_ns, 5);
+    }
+
+    /// Threads go on while they are read, after the time of the report.
+    #[test]
+    fn what_is_reported_is_possible_though_it_was_read_late() {
+        let thread = ThreadUse {
+            name: "late".into(),
+            busy: 1.4,
+            waited: 0.3,
+        };
+        let process = ProcessUse {
+            cpus: 2.9,
+            waited_for_cpus: 1e9,
+            migrations_per_s: Some(1e9),
+            ..ProcessUse::default()
+        };
+        let machine = MachineUse {
+            cpus: 2,
+            steal: 0.0,
+            idle: 0.0,
+        };
+        let seen = WatchedUse {
+            process: Some(process),
+            machine: Some(machine),
+        };
+        let mut message = Vec::new();
+        encode(
+            7,
+            &seen,
+            &[thread],
+            NetworkActivity::default(),
+            &mut message,
+        );
+        let (_, seen) = read_report(&message).expect("it is believed");
+        let process = seen.process.expect("it is there");
+        assert_eq!(process.cpus, 2.0);
+        let busiest = process.busiest.expect("it is there");
+        assert_eq!((busiest.busy, busiest.waited), (1.0, 0.0));
     }
 
     #[test]
     fn a_process_that_is_not_there_is_not_watched() {
         let folders = SystemFolders::default();
-        let none = AgentSubject::Process(u32::MAX);
-        assert!(ActivityWatch::begin(&folders, none, 0).is_none());
-        assert!(ActivityWatch::begin(&folders, AgentSubject::Port(1), 0).is_none());
-        let mut watch = ActivityWatch::begin(&folders, own(), 0).expect("it is there");
+        for none in [AgentSubject::Process(u32::MAX), AgentSubject::Port(1)] {
+            let begun = begin(&folders, none);
+            assert!(matches!(begun, Err(SubjectError::NotThere(_))), "{begun:?}");
+        }
+        let mut watch = begin(&folders, own()).expect("it is there");
         watch.watch = super::watch(&folders, &[u32::MAX], 0);
         let mut message = Vec::new();
-        assert!(!watch.report(1, &mut message));
+        let report = watch.report(None, 1, &mut message);
+        assert!(matches!(report, Err(ReportError::Ended)), "{report:?}");
         assert!(message.is_empty());
     }
 
+    /// A folder that cannot be read at all, a loop of links, stands for a system without
+    /// descriptors.
     #[test]
-    fn figures_that_cannot_be_are_not_known() {
-        let threads = [ThreadActivity {
-            name: "a\u{1b}[2J",
-            busy: f64::NAN,
-            waited: 0.0,
-        }];
-        let mut report = AgentReport {
-            elapsed_ns: 7,
-            process: Some(ProcessActivity {
-                cpus: 1.5,
-                waited_for_cpus: 0.0,
-                in_sync: Some(-1.0),
-                quota_cpus: Some(f64::INFINITY),
-                throttled: None,
-                migrations_per_s: Some(f64::NAN),
-            }),
-            machine: Some(MachineActivity {
-                cpus: 0,
-                steal: 0.0,
-                idle: 0.5,
-            }),
-            threads: (&threads).into(),
-            network: None,
+    fn what_cannot_be_read_is_not_called_absent() {
+        let path = std::env::temp_dir().join(format!("pelton-agent-loop-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        std::os::unix::fs::symlink(&path, &path).expect("it is ours");
+        let folders = SystemFolders {
+            proc: path.clone(),
+            cgroup: path.clone(),
         };
-        let read = |report: &AgentReport<'_>| {
-            let mut message = Vec::new();
-            report.encode(&mut message);
-            read_report(&message).expect("it is a report").1
-        };
-        let seen = read(&report);
-        assert_eq!(seen.machine, None);
-        let process = seen.process.expect("it has its figures");
-        assert_eq!((process.cpus, process.in_sync), (1.5, None));
-        assert_eq!((process.busiest, process.quota_cpus), (None, None));
-        assert_eq!(process.migrations_per_s, None);
-        report.process = Some(ProcessActivity {
-            cpus: -0.5,
-            ..ProcessActivity::default()
-        });
-        assert_eq!(read(&report).process, None);
-        assert_eq!(read_report(b"\xff"), None);
+        for subject in [AgentSubject::Process(7), AgentSubject::Port(7)] {
+            let begun = begin(&folders, subject);
+            assert!(
+                matches!(begun, Err(SubjectError::Unreadable(_))),
+                "{begun:?}"
+            );
+        }
+        let mut watch = begin(&SystemFolders::default(), own()).expect("it is there");
+        watch.watch = super::watch(&folders, &[7], 0);
+        let mut message = Vec::new();
+        let report = watch.report(None, 1, &mut message);
+        assert!(
+            matches!(report, Err(ReportError::Unreadable(_))),
+            "{report:?}"
+        );
+        assert!(message.is_empty());
+        std::fs::remove_file(&path).expect("it is ours");
     }
 }

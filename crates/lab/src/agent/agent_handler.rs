@@ -1,6 +1,7 @@
 //! Serves `pelton.lab.v1.Agent` on the connections of an event loop.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use api::agent;
@@ -10,14 +11,21 @@ use wire::grpc::{Code, Status};
 use wire::{Config, Connection, Event, Head, StreamKey};
 
 use super::agent_subject::AgentSubject;
+use super::connection_standing::{ConnectionStanding, crowded_out};
+use super::cpu_share::{CpuClock, thread_cpu_ns};
 use super::limits::{AGENT_REQUEST_BYTES, AGENT_STREAMS, AGENT_UNSENT_BYTES, AGENT_WATCHES};
-use super::watch_call::WatchCall;
+use super::socket_look::SocketLook;
+use super::subject_search::SubjectSearch;
+use super::watch_call::{SharedLooks, WatchCall};
 use crate::diagnose::SystemFolders;
 
 /// The agent: what an event loop drives.
 pub struct AgentHandler {
     rules: AgentRules,
+    looks: SharedLooks,
     connections: HashMap<ConnectionId, AgentConnection>,
+    /// Connections that gave way to others, and are to be closed.
+    crowded_out: Vec<ConnectionId>,
 }
 
 /// What is watched, and who may see it.
@@ -33,6 +41,7 @@ struct AgentRules {
 struct AgentConnection {
     wire: Connection,
     calls: Vec<WatchCall>,
+    standing: ConnectionStanding,
 }
 
 impl AgentHandler {
@@ -42,6 +51,15 @@ impl AgentHandler {
         subject: AgentSubject,
         token: Option<Arc<Token>>,
     ) -> AgentHandler {
+        AgentHandler::with_clock(folders, (subject, token), Rc::new(thread_cpu_ns))
+    }
+
+    /// The same with another clock of CPU time.
+    fn with_clock(
+        folders: SystemFolders,
+        (subject, token): (AgentSubject, Option<Arc<Token>>),
+        clock: CpuClock,
+    ) -> AgentHandler {
         AgentHandler {
             rules: AgentRules {
                 folders,
@@ -49,16 +67,40 @@ impl AgentHandler {
                 token,
                 is_stopping: false,
             },
+            looks: SharedLooks {
+                clock,
+                search: SubjectSearch::new(),
+                sockets: SocketLook::new(),
+                watches: 0,
+            },
             connections: HashMap::new(),
+            crowded_out: Vec::new(),
         }
     }
 
-    fn turn(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
+    /// Calls that are open.
+    fn calls(&self) -> usize {
         let calls = |connection: &AgentConnection| connection.calls.len();
-        let room = AGENT_WATCHES.saturating_sub(self.connections.values().map(calls).sum());
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.turn(io, (&self.rules, room), now_ns);
-        }
+        self.connections.values().map(calls).sum()
+    }
+
+    /// Has a connection give way, if there are too many beside `newcomer`. Returns whether one did.
+    fn make_room(&mut self, newcomer: Option<ConnectionId>, is_full: bool) -> bool {
+        let standings = (self.connections.iter()).map(|(id, one)| (*id, &one.standing));
+        let Some(id) = crowded_out(standings, newcomer, is_full) else {
+            return false;
+        };
+        self.connections.remove(&id);
+        self.crowded_out.push(id);
+        true
+    }
+
+    fn turn(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
+        let room = AGENT_WATCHES.saturating_sub(self.calls());
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        connection.turn(io, (&self.rules, room), &mut self.looks, now_ns);
     }
 }
 
@@ -72,15 +114,22 @@ impl Handler for AgentHandler {
         };
         let mut wire = Connection::new(&config, now_ns);
         wire.start(&mut io.output);
-        if peer.over_limit {
-            wire.abort(
+        let connection = AgentConnection {
+            wire,
+            calls: Vec::new(),
+            standing: ConnectionStanding::new(peer, now_ns),
+        };
+        self.connections.insert(id, connection);
+        if peer.over_limit
+            && !self.make_room(Some(id), true)
+            && let Some(mut refused) = self.connections.remove(&id)
+        {
+            refused.wire.abort(
                 "too many connections to this agent; try again later",
                 &mut io.output,
             );
-            return io.close_when_written();
+            io.close_when_written();
         }
-        let calls = Vec::new();
-        self.connections.insert(id, AgentConnection { wire, calls });
     }
 
     fn received(&mut self, id: ConnectionId, io: &mut Io, now_ns: u64) {
@@ -96,15 +145,26 @@ impl Handler for AgentHandler {
     }
 
     fn tick(&mut self, connections: &mut dyn Connections, now_ns: u64) {
+        // Here what came with the newcomers has been read, so that who has the token is proven.
+        while self.make_room(None, false) {}
+        for id in self.crowded_out.drain(..) {
+            if let Some(io) = connections.io(id) {
+                io.close_now();
+            }
+        }
+        self.looks.watches = self.calls();
         for (id, connection) in &mut self.connections {
             if connection
                 .next_deadline_ns()
                 .is_some_and(|due_ns| due_ns <= now_ns)
                 && let Some(io) = connections.io(*id)
             {
-                connection.pass_time(io, now_ns);
+                connection.pass_time(io, &mut self.looks, now_ns);
             }
         }
+        // What has ended is closed by the loop as soon as its peer has heard of it.
+        let is_open = |connection: &AgentConnection| connection.wire.close_reason().is_none();
+        self.connections.retain(|_, connection| is_open(connection));
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
@@ -129,7 +189,13 @@ impl Handler for AgentHandler {
 
 impl AgentConnection {
     /// Goes on with what has come; `room`: so many calls may begin.
-    fn turn(&mut self, io: &mut Io, (rules, mut room): (&AgentRules, usize), now_ns: u64) {
+    fn turn(
+        &mut self,
+        io: &mut Io,
+        (rules, mut room): (&AgentRules, usize),
+        looks: &mut SharedLooks,
+        now_ns: u64,
+    ) {
         if io.end_of_input() {
             self.wire.peer_closed();
         }
@@ -138,20 +204,13 @@ impl AgentConnection {
             (self.wire).poll_event(io.input.bytes(), &mut consumed, &mut io.output, now_ns)
         {
             match event {
-                Event::Request { stream, .. } => match check(self.wire.head(), rules, room) {
-                    Ok(timeout_ns) => {
-                        room -= 1;
-                        self.calls.push(WatchCall::new(stream, timeout_ns, now_ns));
-                    }
-                    Err(NotBegun::Plain(text)) => {
-                        let text = text.as_bytes();
-                        self.wire.send_plain(stream, &mut io.output, 415, &[], text);
-                    }
-                    Err(NotBegun::Refused(status)) => {
-                        self.wire.finish(stream, &mut io.output, &status);
-                    }
-                },
-                Event::Message { stream, .. } => self.message(stream, io, rules, now_ns),
+                Event::Request { stream, .. } => {
+                    let is_begun = self.request(stream, io, (rules, room), now_ns);
+                    room -= usize::from(is_begun);
+                }
+                Event::Message { stream, .. } => {
+                    self.message(stream, io, (rules, looks), now_ns);
+                }
                 Event::HalfClosed { stream } => self.half_closed(stream, io),
                 Event::Cancelled { stream, .. } => {
                     self.calls.retain(|call| call.stream() != stream);
@@ -164,7 +223,41 @@ impl AgentConnection {
         self.settle(io, now_ns);
     }
 
-    fn message(&mut self, stream: StreamKey, io: &mut Io, rules: &AgentRules, now_ns: u64) {
+    /// Takes the head of a request. Returns whether a call begins.
+    fn request(
+        &mut self,
+        stream: StreamKey,
+        io: &mut Io,
+        (rules, room): (&AgentRules, usize),
+        now_ns: u64,
+    ) -> bool {
+        let head = self.wire.head();
+        if head.is_grpc() && is_allowed(head, rules.token.as_deref()) {
+            self.standing.prove();
+        }
+        match check(head, rules, room) {
+            Ok(timeout_ns) => {
+                self.calls.push(WatchCall::new(stream, timeout_ns, now_ns));
+                return true;
+            }
+            Err(NotBegun::Plain(text)) => {
+                let text = text.as_bytes();
+                self.wire.send_plain(stream, &mut io.output, 415, &[], text);
+            }
+            Err(NotBegun::Refused(status)) => {
+                self.wire.finish(stream, &mut io.output, &status);
+            }
+        }
+        false
+    }
+
+    fn message(
+        &mut self,
+        stream: StreamKey,
+        io: &mut Io,
+        (rules, looks): (&AgentRules, &mut SharedLooks),
+        now_ns: u64,
+    ) {
         let message = self.wire.message(io.input.bytes()).to_vec();
         self.wire.release(stream, &mut io.output);
         let call = (self.calls.iter_mut()).find(|call| call.stream() == stream);
@@ -173,7 +266,7 @@ impl AgentConnection {
             return;
         };
         let place = (&rules.folders, rules.subject);
-        if let Err(status) = call.begin(&message, place, now_ns) {
+        if let Err(status) = call.begin(&message, place, looks, now_ns) {
             self.end(stream, io, &status);
         }
     }
@@ -196,14 +289,20 @@ impl AgentConnection {
 
     fn next_deadline_ns(&self) -> Option<u64> {
         let of_calls = self.calls.iter().map(WatchCall::next_deadline_ns);
-        of_calls.chain(self.wire.next_deadline_ns()).min()
+        let of_connection = self.wire.next_deadline_ns().into_iter();
+        let of_connection = of_connection.chain(self.standing.proof_due_ns());
+        of_calls.chain(of_connection).min()
     }
 
-    fn pass_time(&mut self, io: &mut Io, now_ns: u64) {
+    fn pass_time(&mut self, io: &mut Io, looks: &mut SharedLooks, now_ns: u64) {
         self.wire.deadline_passed(&mut io.output, now_ns);
+        if (self.standing.proof_due_ns()).is_some_and(|due_ns| due_ns <= now_ns) {
+            let why = "no call came in time that this agent takes";
+            self.wire.abort(why, &mut io.output);
+        }
         let mut ended = Vec::new();
         for call in &mut self.calls {
-            if let Some(status) = call.pass_time(&mut self.wire, &mut io.output, now_ns) {
+            if let Some(status) = call.pass_time((&mut self.wire, &mut io.output), looks, now_ns) {
                 ended.push((call.stream(), status));
             }
         }
@@ -223,6 +322,7 @@ impl AgentConnection {
     }
 
     fn settle(&mut self, io: &mut Io, now_ns: u64) {
+        self.standing.note_calls(!self.calls.is_empty(), now_ns);
         self.wire.transmit(&mut io.output, now_ns);
         if self.wire.close_reason().is_some() {
             io.close_when_written();

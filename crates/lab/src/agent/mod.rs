@@ -7,9 +7,14 @@
 mod activity_watch;
 mod agent_handler;
 mod agent_subject;
+mod connection_standing;
+mod cpu_share;
 pub mod limits;
 mod network_reading;
 mod remote_watch;
+mod report_figures;
+mod socket_look;
+mod subject_search;
 mod watch_call;
 
 pub use agent_handler::AgentHandler;

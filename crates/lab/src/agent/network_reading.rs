@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::io::Read;
 
 use api::agent::NetworkActivity;
+use net::port_buffers;
 
-use super::limits::AGENT_SOCKET_TABLE_BYTES;
+use super::limits::{AGENT_SOCKET_TABLE_BYTES, AGENT_SOCKETS_COUNTED};
+use super::socket_look::BufferedBytes;
 use crate::diagnose::SystemFolders;
 
 /// Counts since the machine began; `None`: the kernel does not say.
@@ -27,17 +29,16 @@ impl NetworkReading {
         }
     }
 
-    /// Returns what happened since an earlier reading, and what lies in the buffers of connections
-    /// to `port` now.
+    /// Returns what happened since an earlier reading, and what lies in the buffers of the server's
+    /// connections.
     pub(super) fn since(
         &self,
         before: &NetworkReading,
-        (folders, port): (&SystemFolders, Option<u16>),
+        buffers: Option<BufferedBytes>,
     ) -> NetworkActivity {
         let [tcp_received, tcp_sent, tcp_again] = differences(self.tcp, before.tcp);
         let [packets_received, packets_sent, bytes_received, bytes_sent] =
             differences(self.interfaces, before.interfaces);
-        let buffers = port.and_then(|port| buffered_bytes(folders, port));
         NetworkActivity {
             tcp_segments_received: tcp_received,
             tcp_segments_sent: tcp_sent,
@@ -46,8 +47,9 @@ impl NetworkReading {
             packets_sent,
             bytes_received,
             bytes_sent,
-            tcp_unread_bytes: buffers.map(|[unread, _]| unread),
-            tcp_unsent_bytes: buffers.map(|[_, unsent]| unsent),
+            tcp_unread_bytes: buffers.map(|bytes| bytes.unread),
+            tcp_unsent_bytes: buffers.map(|bytes| bytes.unsent),
+            tcp_bytes_age_ns: buffers.map(|bytes| bytes.age_ns),
         }
     }
 }
@@ -104,7 +106,17 @@ fn interfaces(text: &str) -> [u64; 4] {
 }
 
 /// Bytes that connections to a port have not read, and that were not acknowledged to them.
-fn buffered_bytes(folders: &SystemFolders, port: u16) -> Option<[u64; 2]> {
+pub(super) fn buffered_bytes(folders: &SystemFolders, port: u16) -> Option<[u64; 2]> {
+    if folders.are_of_kernel()
+        && let Ok(seen) = port_buffers(port, AGENT_SOCKETS_COUNTED)
+    {
+        return seen.map(|seen| [seen.unread_bytes, seen.unsent_bytes]);
+    }
+    bytes_of_tables(folders, port)
+}
+
+/// The same by the tables of all sockets, where the kernel does not choose those of a port.
+fn bytes_of_tables(folders: &SystemFolders, port: u16) -> Option<[u64; 2]> {
     let mut sums: Option<[u64; 2]> = None;
     for name in ["net/tcp", "net/tcp6"] {
         let Ok(file) = File::open(folders.proc.join(name)) else {
@@ -138,6 +150,9 @@ fn buffers_of(line: &str, port: u16) -> Option<[u64; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
@@ -172,15 +187,45 @@ mod tests {
     fn this_machine_has_a_network() {
         let folders = SystemFolders::default();
         let reading = NetworkReading::read(&folders);
-        let activity = reading.since(&reading, (&folders, Some(1)));
+        let buffers = BufferedBytes {
+            unread: 3,
+            unsent: 4,
+            age_ns: 5,
+        };
+        let activity = reading.since(&reading, Some(buffers));
         assert_eq!(activity.tcp_segments_received, Some(0));
-        assert_eq!(activity.tcp_unread_bytes, Some(0), "nobody has port 1");
+        assert_eq!(activity.tcp_unread_bytes, Some(3));
+        assert_eq!(activity.tcp_unsent_bytes, Some(4));
+        assert_eq!(activity.tcp_bytes_age_ns, Some(5));
+        assert_eq!(
+            buffered_bytes(&folders, 1),
+            Some([0, 0]),
+            "nobody has port 1"
+        );
         let unknown = SystemFolders {
             proc: "/nowhere".into(),
             cgroup: "/nowhere".into(),
         };
         let reading = NetworkReading::read(&unknown);
-        let activity = reading.since(&reading, (&unknown, Some(1)));
-        assert_eq!(activity, NetworkActivity::default());
+        assert_eq!(reading.since(&reading, None), NetworkActivity::default());
+        assert_eq!(buffered_bytes(&unknown, 1), None);
+    }
+
+    /// The kernel's choice and its tables have the same bytes.
+    #[test]
+    fn bytes_in_buffers_are_those_of_the_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let mut client = TcpStream::connect(address).expect("somebody listens");
+        let _server = listener.accept().expect("somebody connects");
+        client.write_all(b"seven b").expect("connected");
+        let folders = SystemFolders::default();
+        assert_eq!(buffered_bytes(&folders, address.port()), Some([7, 0]));
+        // Of a machine with many sockets the tables are not read.
+        let by_tables = bytes_of_tables(&folders, address.port());
+        assert!(
+            by_tables.is_none_or(|bytes| bytes == [7, 0]),
+            "{by_tables:?}"
+        );
     }
 }

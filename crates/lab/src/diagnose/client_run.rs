@@ -86,6 +86,7 @@ impl ClientEvidence {
             delayed: None,
             pinned: None,
             again: None,
+            agent: None,
             early_end: None,
         }
     }

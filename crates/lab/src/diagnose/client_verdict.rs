@@ -1,10 +1,10 @@
 //! Decides what limits a client and its server, by what the tap saw between them under several
 //! conditions. A value in, a value out.
 
+use super::agent_presence::needs_server;
 use super::cause::Cause;
 use super::diagnosis::{
-    Diagnosis, NEEDS_SERVER, ProcessLimit, of_process, percent, process_limit, process_words, rate,
-    times,
+    Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate, times,
 };
 use super::evidence::{ClientEvidence, ClientRun, ProcessUse};
 use super::wandering::with_pinned_run;
@@ -55,6 +55,10 @@ const FULL_WAY_BYTES_PER_S: f64 = 65_536.0;
 
 /// Decides.
 pub fn judge_client(evidence: &ClientEvidence) -> Diagnosis {
+    decide(evidence).watched_by(evidence.agent.as_ref())
+}
+
+fn decide(evidence: &ClientEvidence) -> Diagnosis {
     let plain = &evidence.plain;
     if let Some(problem) = &plain.problem {
         return Diagnosis::undecided(problem.clone(), "calls that succeed")
@@ -437,7 +441,7 @@ fn saturated_server(evidence: &ClientEvidence) -> Diagnosis {
         return Diagnosis::undecided(
             "the server has no more to give, and what keeps it from that cannot be seen from here"
                 .into(),
-            NEEDS_SERVER,
+            needs_server(evidence.agent.as_ref()),
         );
     };
     let causes = (Cause::ServerThread, Cause::ServerCpu);

@@ -1,5 +1,6 @@
 //! What a diagnosis comes to.
 
+use super::agent_presence::AgentPresence;
 use super::cause::Cause;
 use super::evidence::{EarlyEnd, MachineUse, ProcessUse, ThreadUse};
 
@@ -52,10 +53,10 @@ impl Diagnosis {
         }
     }
 
-    pub(super) fn undecided(sentence: String, need: &str) -> Diagnosis {
+    pub(super) fn undecided(sentence: String, need: impl Into<String>) -> Diagnosis {
         Diagnosis {
             sentence: format!("undecided: {sentence}"),
-            needs: vec![need.to_owned()],
+            needs: vec![need.into()],
             ..Diagnosis::default()
         }
     }
@@ -113,6 +114,14 @@ impl Diagnosis {
         self
     }
 
+    /// Notes that the agent was lost, if it was.
+    pub(super) fn watched_by(self, agent: Option<&AgentPresence>) -> Diagnosis {
+        match agent.and_then(AgentPresence::loss_words) {
+            Some(words) => self.doubted(words),
+            None => self,
+        }
+    }
+
     /// Notes that the experiments ended early.
     pub(super) fn ended_early(self, end: Option<&EarlyEnd>) -> Diagnosis {
         match end {
@@ -127,11 +136,6 @@ impl Diagnosis {
         }
     }
 }
-
-/// What is needed where the server's process cannot be seen.
-pub(super) const NEEDS_SERVER: &str = "the figures of the server's process: run this on its \
-     machine, with --server-pid if it is not found by its port, or `pelton lab agent` there, and \
-     --agent here";
 
 /// The part of the looks at which a sync went on, from which on it is what is waited for.
 const SYNC_SHARE: f64 = 0.6;

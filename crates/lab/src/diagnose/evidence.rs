@@ -1,5 +1,7 @@
 //! What experiments have measured. What could not be measured is `None`, and never zero.
 
+use super::agent_presence::AgentPresence;
+
 /// CPU time of one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadUse {
@@ -134,6 +136,8 @@ pub struct LoadEvidence {
     pub batched: Option<LoadPoint>,
     /// There and back to the server without its work; `None`: it is on this machine.
     pub round_trip_ns: Option<u64>,
+    /// The agent that watched the server; `None`: there was none.
+    pub agent: Option<AgentPresence>,
     /// Why it ended early.
     pub early_end: Option<EarlyEnd>,
 }
@@ -206,6 +210,8 @@ pub struct ClientEvidence {
     pub pinned: Option<ClientRun>,
     /// As it is once more, after these: how much chance there is in the figures.
     pub again: Option<ClientRun>,
+    /// The agent that watched the server; `None`: there was none.
+    pub agent: Option<AgentPresence>,
     /// Why runs were left out.
     pub early_end: Option<EarlyEnd>,
 }

@@ -95,6 +95,7 @@ impl<'a> LoadDiagnosis<'a> {
                 larger: None,
                 batched: None,
                 round_trip_ns: subject.round_trip_ns,
+                agent: None,
                 early_end: None,
             },
             is_above_ceiling: false,

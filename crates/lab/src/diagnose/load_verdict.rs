@@ -1,9 +1,10 @@
 //! Decides what limits a service, by what our own generator has measured. A value in, a value out.
 
+use super::agent_presence::needs_server;
 use super::cause::Cause;
 use super::diagnosis::{
-    Conclusion, Diagnosis, NEEDS_SERVER, ProcessLimit, of_process, percent, process_limit,
-    process_words, rate, times,
+    Conclusion, Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate,
+    times,
 };
 use super::evidence::{EarlyEnd, LoadEvidence, LoadPoint, ProcessUse};
 use super::ladder::{KNEE_SHARE, LoadShape, best, shape};
@@ -51,6 +52,10 @@ const ALONE_IN_SYNC: f64 = 0.5;
 
 /// Decides.
 pub fn judge_load(evidence: &LoadEvidence) -> Diagnosis {
+    decide(evidence).watched_by(evidence.agent.as_ref())
+}
+
+fn decide(evidence: &LoadEvidence) -> Diagnosis {
     let (Some(first), Some(top)) = (evidence.one.first(), evidence.one.last()) else {
         return nothing_measured(evidence);
     };
@@ -302,7 +307,7 @@ fn server(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis {
                  the network keeps it from that cannot be seen from here",
                 rate(best_of_one(evidence))
             ),
-            NEEDS_SERVER,
+            needs_server(evidence.agent.as_ref()),
         );
     };
     let causes = (Cause::ServerThread, Cause::ServerCpu);

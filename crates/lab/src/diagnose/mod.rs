@@ -5,6 +5,7 @@
 //! evidence as its test. [`LoadDiagnosis`] makes experiments with our own generator, [`client_run`]
 //! makes one of what the tap saw of the user's own client. A [`DiagnosisReport`] prints both.
 
+mod agent_presence;
 mod cause;
 mod client_run;
 mod client_verdict;
@@ -24,6 +25,7 @@ mod way_verdict;
 #[cfg(test)]
 mod tests;
 
+pub use agent_presence::{AgentLoss, AgentLossCause, AgentPresence};
 pub use cause::Cause;
 pub use client_run::{RunConditions, client_run};
 pub use client_verdict::judge_client;
@@ -39,3 +41,4 @@ pub use report::DiagnosisReport;
 pub use system_folders::SystemFolders;
 
 pub(crate) use process_watch::ProcessWatch;
+pub(crate) use system_folders::PortListeners;

@@ -1,6 +1,7 @@
 //! Watches processes while an experiment runs.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -47,6 +48,8 @@ pub(crate) struct ProcessWatch {
     machine: Option<MachineReading>,
     /// Of the control group of each process, and of those above it.
     quotas: HashMap<u32, Vec<CpuQuota>>,
+    /// Why threads could not be read, if that happened: what is known of them is old then.
+    failure: Option<io::Error>,
 }
 
 impl ProcessWatch {
@@ -67,6 +70,7 @@ impl ProcessWatch {
             syncs: 0,
             machine: folders.machine(),
             quotas: HashMap::new(),
+            failure: None,
         };
         watch.count_threads();
         watch.first = watch.last.clone();
@@ -84,7 +88,11 @@ impl ProcessWatch {
 
     fn count_threads(&mut self) {
         for process in self.processes() {
-            for thread in self.folders.threads(process) {
+            let threads = self.folders.threads(process).unwrap_or_else(|error| {
+                self.failure = Some(error);
+                Vec::new()
+            });
+            for thread in threads {
                 let key = (process, thread.id);
                 if self.last.len() < COUNTED_THREADS || self.last.contains_key(&key) {
                     self.last.insert(key, thread);
@@ -147,10 +155,22 @@ impl ProcessWatch {
         now_ns.saturating_sub(self.begin_ns).max(1) as f64
     }
 
-    /// Returns whether any of the processes is still there, and may be looked at.
-    pub(crate) fn is_alive(&self) -> bool {
-        let has_threads = |process| !self.folders.threads(process).is_empty();
-        self.processes().into_iter().any(has_threads)
+    /// Returns whether any of the processes is still there.
+    ///
+    /// # Errors
+    /// If that cannot be seen: why.
+    pub(crate) fn is_alive(&self) -> io::Result<bool> {
+        for process in self.processes() {
+            if self.folders.is_there(process)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns why threads could not be read since the last call, if that happened.
+    pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
     }
 
     fn process_use(&self, now_ns: u64) -> ProcessUse {
@@ -180,8 +200,12 @@ impl ProcessWatch {
     /// How often threads moved from CPU to CPU, as far as the kernel says.
     fn migrations(&self) -> Option<u64> {
         let of_thread = |(key, after): (&(u32, u32), &ThreadReading)| {
-            let before = self.first.get(key).and_then(|thread| thread.migrations);
-            Some(after.migrations?.saturating_sub(before.unwrap_or_default()))
+            // A thread that began meanwhile began with none.
+            let before = match self.first.get(key) {
+                Some(thread) => thread.migrations?,
+                None => 0,
+            };
+            Some(after.migrations?.saturating_sub(before))
         };
         self.last
             .iter()
@@ -373,6 +397,18 @@ mod tests {
         assert_eq!((seen.in_sync, seen.throttled), (None, None));
         // Five in a microsecond.
         assert_eq!(seen.migrations_per_s.map(f64::round), Some(5e6));
+    }
+
+    /// Of a thread whose moves were not known in the beginning.
+    #[test]
+    fn moves_from_before_the_watch_are_not_counted() {
+        let recorded = Recorded::new("moves");
+        recorded.write("proc/7/task/7/schedstat", "1 1 1");
+        let folders = recorded.folders();
+        let mut watch = ProcessWatch::begin(&folders, WatchedProcesses::Each(vec![7]), 0);
+        recorded.write("proc/7/task/7/sched", "se.nr_migrations : 1000000\n");
+        let seen = watch.seen(1_000).process.expect("it is there");
+        assert_eq!(seen.migrations_per_s, None);
     }
 
     #[cfg(target_arch = "x86_64")]

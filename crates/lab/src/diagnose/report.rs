@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::agent_presence::AgentPresence;
 use super::diagnosis::{Conclusion, Diagnosis, percent, process_words, rate, times};
 use super::evidence::{ClientEvidence, ClientRun, LoadEvidence, LoadPoint, ProcessUse};
 use crate::tap::time;
@@ -121,15 +122,28 @@ impl DiagnosisReport {
         put("subject", json!(self.subject));
         match &self.evidence {
             ReportedEvidence::Load(load) => {
+                put("agent", agent_fields(load.agent.as_ref()));
                 put("experiments", load_points(load).map(point_fields).collect());
             }
             ReportedEvidence::Client(client) => {
+                put("agent", agent_fields(client.agent.as_ref()));
                 let fields = |run| run_fields(client, run);
                 put("runs", client_runs(client).map(fields).collect());
             }
         }
         fields
     }
+}
+
+fn agent_fields(agent: Option<&AgentPresence>) -> Value {
+    let fields = |agent: &AgentPresence| {
+        let loss = agent.loss.as_ref();
+        json!({
+            "address": agent.address,
+            "lost_after_s": loss.map(|loss| loss.after.as_secs_f64()),
+        })
+    };
+    json!(agent.map(fields))
 }
 
 fn load_points(load: &LoadEvidence) -> impl Iterator<Item = &LoadPoint> {

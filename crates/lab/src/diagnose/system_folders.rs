@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::limits::{LOOKED_AT_THREADS, SEARCHED_PROCESSES};
@@ -56,31 +57,65 @@ pub(super) struct MachineReading {
     pub(super) steal: u64,
 }
 
+/// Which processes listen on a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PortListeners {
+    /// None does.
+    Nobody,
+    /// Some do, and none of them may be looked at.
+    Hidden,
+    /// These do.
+    Found(Vec<u32>),
+}
+
 impl SystemFolders {
+    /// Whether these are the kernel's own, so that it can be asked for the same in other ways.
+    pub(crate) fn are_of_kernel(&self) -> bool {
+        self.proc == Path::new("/proc")
+    }
+
     fn process(&self, process: u32) -> PathBuf {
         self.proc.join(process.to_string())
     }
 
-    /// Returns the threads of a process; none if it has gone, or may not be looked at.
-    pub(super) fn threads(&self, process: u32) -> Vec<ThreadReading> {
-        let tasks = numbered_entries(&self.process(process).join("task"));
-        let read = |(place, (id, path)): (usize, (u32, PathBuf))| {
-            let text = fs::read_to_string(path.join("schedstat")).ok()?;
-            let mut words = text.split_whitespace();
-            let on_cpu_ns = words.next()?.parse().ok()?;
-            let waited_ns = words.next()?.parse().ok()?;
-            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-            Some(ThreadReading {
-                id,
-                name: name.trim().to_owned(),
-                on_cpu_ns,
-                waited_ns,
-                migrations: (place < LOOKED_AT_THREADS)
-                    .then(|| migrations(&path))
-                    .flatten(),
-            })
+    /// Returns the threads of a process; none if it has gone.
+    ///
+    /// # Errors
+    /// If it cannot be looked at: it may not be, or the system has no descriptor or no memory left.
+    pub(super) fn threads(&self, process: u32) -> io::Result<Vec<ThreadReading>> {
+        let folder = self.process(process).join("task");
+        let Some(entries) = found(fs::read_dir(&folder))? else {
+            return Ok(Vec::new());
         };
-        tasks.enumerate().filter_map(read).collect()
+        let mut threads = Vec::new();
+        for entry in entries {
+            let Some((id, path)) = found(entry)?.as_ref().and_then(numbered) else {
+                continue;
+            };
+            let with_migrations = threads.len() < LOOKED_AT_THREADS;
+            threads.extend(thread(id, &path, with_migrations)?);
+        }
+        Ok(threads)
+    }
+
+    /// Returns whether a process has a thread.
+    ///
+    /// # Errors
+    /// As those of [`SystemFolders::threads`].
+    pub(super) fn is_there(&self, process: u32) -> io::Result<bool> {
+        let folder = self.process(process).join("task");
+        let Some(entries) = found(fs::read_dir(&folder))? else {
+            return Ok(false);
+        };
+        for entry in entries {
+            let Some((id, path)) = found(entry)?.as_ref().and_then(numbered) else {
+                continue;
+            };
+            if thread(id, &path, false)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns whether a thread of the process is within a system call that waits for a disk;
@@ -156,28 +191,40 @@ impl SystemFolders {
     /// Returns the processes that listen on a TCP port of this machine, as far as they may be
     /// looked at.
     pub fn listeners(&self, port: u16) -> Vec<u32> {
-        let sockets = self.listening_sockets(port);
-        if sockets.is_empty() {
-            return Vec::new();
+        match self.port_listeners(port) {
+            Ok(PortListeners::Found(processes)) => processes,
+            Ok(PortListeners::Nobody | PortListeners::Hidden) | Err(_) => Vec::new(),
         }
-        let listens = |(_, path): &(u32, PathBuf)| {
-            let opened = fs::read_dir(path.join("fd")).into_iter().flatten();
-            opened.flatten().any(|entry| {
-                let target = fs::read_link(entry.path()).unwrap_or_default();
-                sockets.contains(&*target.to_string_lossy())
-            })
-        };
-        let processes = numbered_entries(&self.proc).take(SEARCHED_PROCESSES);
-        processes.filter(listens).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the processes that listen on a TCP port of this machine.
+    ///
+    /// # Errors
+    /// If the system has no descriptor or no memory left to look for them.
+    pub(crate) fn port_listeners(&self, port: u16) -> io::Result<PortListeners> {
+        let sockets = self.listening_sockets(port)?;
+        if sockets.is_empty() {
+            return Ok(PortListeners::Nobody);
+        }
+        let mut processes = Vec::new();
+        for (id, path) in numbered_entries(&self.proc).take(SEARCHED_PROCESSES) {
+            if has_opened(&path, &sockets)? {
+                processes.push(id);
+            }
+        }
+        Ok(match processes.is_empty() {
+            true => PortListeners::Hidden,
+            false => PortListeners::Found(processes),
+        })
     }
 
     /// Returns sockets that listen, as links to them look.
-    fn listening_sockets(&self, port: u16) -> HashSet<String> {
+    fn listening_sockets(&self, port: u16) -> io::Result<HashSet<String>> {
         const LISTEN: &str = "0A";
         let suffix = format!(":{port:04X}");
         let mut sockets = HashSet::new();
         for file in ["net/tcp", "net/tcp6"] {
-            let text = fs::read_to_string(self.proc.join(file)).unwrap_or_default();
+            let text = found(fs::read_to_string(self.proc.join(file)))?.unwrap_or_default();
             for line in text.lines().skip(1) {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 if let [_, local, _, LISTEN, _, _, _, _, _, inode, ..] = *words.as_slice()
@@ -187,8 +234,52 @@ impl SystemFolders {
                 }
             }
         }
-        sockets
+        Ok(sockets)
     }
+}
+
+/// What was read, if it is there: a process or a thread may end at any time.
+fn found<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    const NO_SUCH_PROCESS: i32 = 3;
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads one thread; `None`: it has ended.
+fn thread(id: u32, path: &Path, with_migrations: bool) -> io::Result<Option<ThreadReading>> {
+    let Some(text) = found(fs::read_to_string(path.join("schedstat")))? else {
+        return Ok(None);
+    };
+    let mut words = text.split_whitespace().map_while(|word| word.parse().ok());
+    let (Some(on_cpu_ns), Some(waited_ns)) = (words.next(), words.next()) else {
+        return Ok(None);
+    };
+    let name = found(fs::read_to_string(path.join("comm")))?.unwrap_or_default();
+    Ok(Some(ThreadReading {
+        id,
+        name: name.trim().to_owned(),
+        on_cpu_ns,
+        waited_ns,
+        migrations: with_migrations.then(|| migrations(path)).flatten(),
+    }))
+}
+
+/// Whether a process has opened one of these sockets. One that may not be looked at has not.
+fn has_opened(process: &Path, sockets: &HashSet<String>) -> io::Result<bool> {
+    let opened = match found(fs::read_dir(process.join("fd"))) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+        opened => opened?,
+    };
+    let is_socket = |path: PathBuf| {
+        let target = fs::read_link(path).unwrap_or_default();
+        sockets.contains(&*target.to_string_lossy())
+    };
+    let mut opened = opened.into_iter().flatten().flatten();
+    Ok(opened.any(|entry| is_socket(entry.path())))
 }
 
 /// `se.nr_migrations` of the file `sched` of a thread.
@@ -203,8 +294,11 @@ fn migrations(thread: &Path) -> Option<u64> {
 /// The entries of a folder whose names are numbers.
 fn numbered_entries(folder: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
-        let id = entry.file_name().to_str()?.parse().ok()?;
-        Some((id, entry.path()))
-    })
+    entries.filter_map(|entry| numbered(&entry))
+}
+
+/// An entry whose name is a number.
+fn numbered(entry: &fs::DirEntry) -> Option<(u32, PathBuf)> {
+    let id = entry.file_name().to_str()?.parse().ok()?;
+    Some((id, entry.path()))
 }

@@ -1,5 +1,8 @@
 //! Tables of evidence, and what they come to: each cause, some of them together, and none.
 
+use std::time::Duration;
+
+use super::agent_presence::{AgentLoss, AgentLossCause, AgentPresence};
 use super::cause::Cause;
 use super::client_verdict::judge_client;
 use super::diagnosis::{Conclusion, Diagnosis};
@@ -87,6 +90,7 @@ pub(super) fn load(rates: &[f64], gain: f64) -> LoadEvidence {
         batched: None,
         one,
         round_trip_ns: None,
+        agent: None,
         early_end: None,
     }
 }
@@ -170,6 +174,65 @@ fn a_server_that_cannot_be_seen_is_not_judged() {
             .evidence_for
             .iter()
             .any(|text| text.contains("is not known"))
+    );
+}
+
+/// It is said that it was lost, and what is there is not proposed.
+#[test]
+fn an_agent_that_was_lost_is_part_of_what_is_said() {
+    let agent = |cause: Option<AgentLossCause>| {
+        Some(AgentPresence {
+            address: "192.0.2.1:1988".into(),
+            loss: cause.map(|cause| AgentLoss {
+                after: Duration::from_millis(2_600),
+                cause,
+            }),
+        })
+    };
+    let stopped = || AgentLossCause::Stopped("nothing came for 3 s".into());
+    let unseen = |agent| {
+        let mut evidence = with(load(SERIAL, 1.0), |point| point.server = None);
+        evidence.agent = agent;
+        judge_load(&evidence)
+    };
+    let unseen_client = |agent| {
+        let mut evidence = with_plain(client(1.0, 0.9, 1.0), |run| run.server = None);
+        evidence.agent = agent;
+        judge_client(&evidence)
+    };
+    for found in [
+        unseen(agent(Some(stopped()))),
+        unseen_client(agent(Some(stopped()))),
+    ] {
+        assert_undecided(&found, "why the agent at 192.0.2.1:1988 was lost");
+        let said = found.evidence_against.join("\n");
+        let expected = "the agent at 192.0.2.1:1988 stopped answering at second 2 of the run: \
+                        nothing came for 3 s; ";
+        assert!(said.contains(expected), "{said}");
+        let needs = found.needs.join("\n");
+        assert!(!needs.contains("pelton lab agent"), "{needs}");
+    }
+    assert_undecided(&unseen(None), "pelton lab agent");
+    assert_undecided(&unseen_client(None), "pelton lab agent");
+    // What was seen before it was lost counts.
+    let mut evidence = load(SERIAL, 1.0);
+    evidence.agent = agent(Some(AgentLossCause::Impossible(
+        "process.cpus is NaN".into(),
+    )));
+    let found = judge_load(&evidence);
+    assert_causes(&found, &[Cause::ServerSerial]);
+    let said = found.evidence_against.join("\n");
+    assert!(said.contains("answers impossible figures: process.cpus is NaN"));
+    evidence.agent = agent(None);
+    assert!(judge_load(&evidence).evidence_against.is_empty());
+    // And where nothing was measured.
+    evidence.agent = agent(Some(stopped()));
+    evidence.one.clear();
+    let found = judge_load(&evidence);
+    assert_eq!(
+        found.evidence_against.len(),
+        1,
+        "it is said once: {found:#?}"
     );
 }
 
@@ -493,6 +556,7 @@ pub(super) fn client(halved: f64, single: f64, delayed: f64) -> ClientEvidence {
         pinned: None,
         again: Some(plain.clone()),
         plain,
+        agent: None,
         early_end: None,
     }
 }

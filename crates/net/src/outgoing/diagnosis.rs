@@ -34,16 +34,16 @@ pub struct TcpInfo {
 
 /// `SOCK_DIAG_BY_FAMILY`, `NLM_F_REQUEST`, `INET_DIAG_INFO`, IPPROTO_TCP and INET_DIAG_NOCOOKIE of
 /// the kernel's headers.
-const BY_FAMILY: u16 = 20;
+pub(super) const BY_FAMILY: u16 = 20;
 const REQUEST: u16 = 1;
 const INFO: u16 = 2;
-const TCP: u8 = 6;
-const NO_COOKIE: [u8; 8] = [0xff; 8];
+pub(super) const TCP: u8 = 6;
+pub(super) const NO_COOKIE: [u8; 8] = [0xff; 8];
 
 /// `struct nlmsghdr`; `struct inet_diag_req_v2`; `struct inet_diag_msg`.
-const HEADER_BYTES: usize = 16;
-const REQUEST_BYTES: usize = 56;
-const ANSWER_BYTES: usize = 72;
+pub(super) const HEADER_BYTES: usize = 16;
+pub(super) const REQUEST_BYTES: usize = 56;
+pub(super) const ANSWER_BYTES: usize = 72;
 
 /// `tcpi_rtt`, `tcpi_total_retrans`, `tcpi_segs_out` and `tcpi_segs_in` in `struct tcp_info`, which
 /// only ever grows at its end.

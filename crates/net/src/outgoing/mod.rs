@@ -7,6 +7,7 @@
 mod diagnosis;
 mod endpoint;
 mod poller;
+mod port_buffers;
 
 use std::io;
 
@@ -26,6 +27,7 @@ use crate::slab::Slab;
 pub use diagnosis::{TcpDiagnosis, TcpFigures, TcpInfo};
 pub use endpoint::OutgoingEndpoint;
 pub use poller::{OutgoingPoller, OutgoingWaker};
+pub use port_buffers::{PortBuffers, port_buffers};
 
 /// What an [`Outgoing`] did since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

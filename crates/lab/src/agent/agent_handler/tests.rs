@@ -6,7 +6,10 @@ use wire::RequestHead;
 use wire::grpc::Metadata;
 
 use super::*;
-use crate::agent::limits::AGENT_LONGEST;
+use crate::agent::limits::{
+    AGENT_CONNECTIONS, AGENT_LONGEST, AGENT_LOOK_PERCENT, AGENT_NEWCOMERS, AGENT_PROOF_TIME,
+    AGENT_REPORT_DELAY_MAX, AGENT_REPORT_PERCENT,
+};
 use api::agent::{AgentReport, AgentWatchRequest};
 
 const WATCH: &str = "/pelton.lab.v1.Agent/Watch";
@@ -30,6 +33,15 @@ impl Connections for One<'_> {
     }
 }
 
+/// Those that it may touch, where there are several.
+struct Several<'a>(HashMap<ConnectionId, &'a mut Io>);
+
+impl Connections for Several<'_> {
+    fn io(&mut self, id: ConnectionId) -> Option<&mut Io> {
+        self.0.get_mut(&id).map(|io| &mut **io)
+    }
+}
+
 struct Bench {
     agent: AgentHandler,
     now_ns: u64,
@@ -38,9 +50,13 @@ struct Bench {
 
 impl Bench {
     fn new(token: Option<Arc<Token>>) -> Bench {
+        Bench::with_clock(token, Rc::new(thread_cpu_ns))
+    }
+
+    fn with_clock(token: Option<Arc<Token>>, clock: CpuClock) -> Bench {
         let own = AgentSubject::Process(std::process::id());
         Bench {
-            agent: AgentHandler::new(SystemFolders::default(), own, token),
+            agent: AgentHandler::with_clock(SystemFolders::default(), (own, token), clock),
             now_ns: 1,
             next_slot: 0,
         }
@@ -62,7 +78,7 @@ impl Bench {
         };
         caller.wire.start(&mut caller.output);
         let peer = Peer {
-            address: PeerAddress::Unix,
+            address: PeerAddress::Simulated(0),
             listener: 0,
             outgoing: false,
             over_limit,
@@ -82,6 +98,28 @@ impl Bench {
             caller.io.input.push(&std::mem::take(&mut caller.output));
             self.agent.received(caller.id, &mut caller.io, self.now_ns);
             caller.take(self.now_ns);
+        }
+    }
+
+    /// A turn of the loop in which these connections are there.
+    fn tick(&mut self, callers: &mut [&mut Caller]) {
+        let mut all = Several(
+            callers
+                .iter_mut()
+                .map(|one| (one.id, &mut one.io))
+                .collect(),
+        );
+        self.agent.tick(&mut all, self.now_ns);
+    }
+
+    /// So many connections are made on which nothing comes but what HTTP/2 wants.
+    fn flood(&mut self, number: usize, held: &mut Vec<Caller>) {
+        for _ in 0..number {
+            let mut caller = self.connect(false);
+            self.exchange(&mut caller);
+            held.push(caller);
+            self.now_ns += 1;
+            self.tick(&mut held.iter_mut().collect::<Vec<_>>());
         }
     }
 
@@ -185,24 +223,17 @@ fn reports_come_in_each_interval_about_the_time_since_the_call_or_the_last_one()
 #[test]
 fn a_call_that_is_not_allowed_or_makes_no_sense_is_refused() {
     let token = Token::new([7; 32]);
-    let text = token.text();
+    let right = bearer(&token);
     let mut bench = Bench::new(Some(Arc::new(token)));
     let mut caller = bench.connect(false);
     let plain = AgentWatchRequest::default();
     caller.call(&RequestHead::call("agent", WATCH), &plain);
-    let with_token = |text: &str| {
-        let mut metadata = Metadata::new();
-        let pushed = metadata.push_ascii("authorization", format!("Bearer {text}"));
-        pushed.expect("it can be sent");
-        metadata
-    };
-    let other = with_token(&Token::new([8; 32]).text());
+    let other = bearer(&Token::new([8; 32]));
     let mut head = RequestHead::call("agent", WATCH);
     head.metadata = Some(&other);
     caller.call(&head, &plain);
     bench.exchange(&mut caller);
     assert_eq!(caller.codes(), [Code::Unauthenticated; 2]);
-    let right = with_token(&text);
     head.metadata = Some(&right);
     for interval_ms in [1, 49, 60_001] {
         let cumulative = true;
@@ -262,7 +293,7 @@ fn a_fifth_watch_is_refused_until_there_is_room() {
     bench.exchange(&mut second);
     assert!(second.codes().is_empty());
     let mut third = bench.connect(true);
-    assert!(third.io.is_closing(), "there are too many connections");
+    assert!(third.io.is_closing(), "all others are in use");
     third.watch(0);
     bench.exchange(&mut third);
     assert!(third.reports.is_empty());
@@ -317,4 +348,167 @@ fn what_is_no_http2_ends_the_connection() {
     bench.agent.received(gone.id, &mut gone.io, bench.now_ns);
     assert!(gone.io.is_closing());
     assert!(bench.agent.is_drained());
+}
+
+fn bearer(token: &Token) -> Metadata {
+    let mut metadata = Metadata::new();
+    let pushed = metadata.push_ascii("authorization", format!("Bearer {}", &*token.text()));
+    pushed.expect("it can be sent");
+    metadata
+}
+
+#[test]
+fn a_connection_without_a_valid_token_is_closed_in_time() {
+    let token = Token::new([7; 32]);
+    let (right, wrong) = (bearer(&token), bearer(&Token::new([8; 32])));
+    let mut bench = Bench::new(Some(Arc::new(token)));
+    let plain = AgentWatchRequest::default();
+    let mut head = RequestHead::call("agent", WATCH);
+    let proof_ns = AGENT_PROOF_TIME.as_nanos() as u64;
+    for metadata in [None, Some(&wrong)] {
+        let mut caller = bench.connect(false);
+        head.metadata = metadata;
+        for part in 1..=4 {
+            // Whoever goes on to send gets no more time for that.
+            assert!(!caller.io.is_closing(), "part {part}");
+            caller.call(&head, &plain);
+            bench.exchange(&mut caller);
+            bench.wait(&mut caller, proof_ns / 4);
+        }
+        bench.wait(&mut caller, 1);
+        assert!(caller.io.is_closing());
+        assert_eq!(bench.agent.next_deadline_ns(), None, "it is forgotten");
+    }
+    let mut owner = bench.connect(false);
+    head.metadata = Some(&right);
+    let stream = owner.call(&head, &plain);
+    bench.exchange(&mut owner);
+    owner
+        .wire
+        .reset(stream, &mut owner.output, wire::ErrorCode::Cancel);
+    bench.exchange(&mut owner);
+    bench.wait(&mut owner, 10 * proof_ns);
+    assert!(!owner.io.is_closing(), "it has shown its token");
+}
+
+#[test]
+fn callers_without_a_token_do_not_keep_its_holder_out() {
+    let token = Token::new([7; 32]);
+    let right = bearer(&token);
+    let mut bench = Bench::new(Some(Arc::new(token)));
+    let mut held = Vec::new();
+    bench.flood(2 * AGENT_NEWCOMERS, &mut held);
+    let is_closing = |caller: &&Caller| caller.io.is_closing();
+    assert_eq!(held.iter().filter(is_closing).count(), AGENT_NEWCOMERS);
+    let mut owner = bench.connect(false);
+    let mut head = RequestHead::call("agent", WATCH);
+    head.metadata = Some(&right);
+    owner.call(&head, &AgentWatchRequest::default());
+    // As many as there may be come after it, before what it sends is read.
+    held.extend((0..AGENT_NEWCOMERS).map(|_| bench.connect(false)));
+    bench.exchange(&mut owner);
+    // They go on while it watches.
+    bench.flood(2 * AGENT_NEWCOMERS, &mut held);
+    bench.now_ns += SECOND_NS;
+    bench.tick(&mut [&mut owner]);
+    bench.exchange(&mut owner);
+    assert_eq!(owner.reports.len(), 1, "{:?}", owner.ends);
+    assert!(!owner.io.is_closing());
+}
+
+/// Where the system allows fewer connections than the agent would keep.
+#[test]
+fn a_newcomer_gives_way_where_the_system_is_full() {
+    let mut bench = Bench::new(None);
+    let mut idle = bench.connect(false);
+    let mut owner = bench.connect(true);
+    assert!(!owner.io.is_closing());
+    owner.watch(0);
+    bench.exchange(&mut owner);
+    bench.tick(&mut [&mut idle, &mut owner]);
+    assert!(idle.io.is_closing());
+    bench.wait(&mut owner, SECOND_NS);
+    assert_eq!(owner.reports.len(), 1);
+}
+
+#[test]
+fn of_too_many_proven_connections_an_idle_one_is_closed() {
+    let mut bench = Bench::new(None);
+    let mut all: Vec<Caller> = Vec::new();
+    for number in 0..=AGENT_CONNECTIONS {
+        let mut caller = bench.connect(false);
+        let stream = caller.watch(0);
+        bench.exchange(&mut caller);
+        if number > 0 {
+            let cancel = wire::ErrorCode::Cancel;
+            caller.wire.reset(stream, &mut caller.output, cancel);
+            bench.exchange(&mut caller);
+        }
+        all.push(caller);
+        bench.now_ns += 1;
+    }
+    bench.tick(&mut all.iter_mut().collect::<Vec<_>>());
+    let closed: Vec<u32> = (all.iter().filter(|one| one.io.is_closing()))
+        .map(|one| one.id.slot)
+        .collect();
+    assert_eq!(closed, [1], "the first one watches");
+}
+
+/// A process with many threads: each look and each report costs so much.
+#[test]
+fn looks_and_reports_take_their_share_of_a_cpu() {
+    const COST_NS: u64 = 10_000_000;
+    let used_ns = Rc::new(std::cell::Cell::new(0_u64));
+    let clock: CpuClock = {
+        let used_ns = used_ns.clone();
+        // It is asked before and after.
+        Rc::new(move || {
+            used_ns.set(used_ns.get() + COST_NS);
+            used_ns.get()
+        })
+    };
+    let mut bench = Bench::with_clock(None, clock);
+    let mut caller = bench.connect(false);
+    for _ in 0..AGENT_WATCHES {
+        caller.watch(50);
+    }
+    bench.exchange(&mut caller);
+    bench.wait(&mut caller, 20 * SECOND_NS);
+    let shares = u64::from(AGENT_LOOK_PERCENT + AGENT_REPORT_PERCENT);
+    let spent_ns = used_ns.get() / 2;
+    let first_ns = 2 * AGENT_WATCHES as u64 * COST_NS;
+    assert!(
+        spent_ns <= 20 * SECOND_NS * shares / 100 + first_ns,
+        "{spent_ns}"
+    );
+    // 5 % of 20 seconds.
+    let reports = caller.reports.len();
+    assert!((90..=104).contains(&reports), "{reports}");
+    assert!(caller.ends.is_empty());
+}
+
+/// Whoever waits for a report does not take the agent for gone.
+#[test]
+fn a_report_is_late_by_a_second_at_most() {
+    let used_ns = Rc::new(std::cell::Cell::new(0_u64));
+    let clock: CpuClock = {
+        let used_ns = used_ns.clone();
+        Rc::new(move || {
+            used_ns.set(used_ns.get() + 10 * SECOND_NS);
+            used_ns.get()
+        })
+    };
+    let mut bench = Bench::with_clock(None, clock);
+    let mut caller = bench.connect(false);
+    caller.watch(50);
+    bench.exchange(&mut caller);
+    bench.wait(&mut caller, 10 * SECOND_NS);
+    let most_ns = AGENT_REPORT_DELAY_MAX.as_nanos() as u64;
+    let is_near = |pair: &[u64]| pair[1] - pair[0] <= most_ns + 1_000_000;
+    assert!(caller.reports.len() >= 9, "{:?}", caller.reports);
+    assert!(
+        caller.reports.windows(2).all(is_near),
+        "{:?}",
+        caller.reports
+    );
 }

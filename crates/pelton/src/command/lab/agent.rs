@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use lab::agent::limits::AGENT_CONNECTIONS;
+use lab::agent::limits::{AGENT_OWN_DESCRIPTORS, AGENT_SOCKETS};
 use lab::agent::{AgentHandler, AgentSubject};
 use lab::diagnose::SystemFolders;
 use net::{Listen, LoopConfig, Loops, StopHandle};
+use rustix::process::{Resource, getrlimit};
 use service::identities::Token;
 
 use super::listen_tls::listen_tls;
@@ -38,18 +39,22 @@ pub(super) fn agent(arguments: &AgentArguments) -> Result<Exit, Failure> {
         arguments.listen_tls_key.as_ref(),
     )?;
     check_listen(arguments, tls.is_some())?;
-    let token = token(arguments)?;
-    let loops = Loops::bind(LoopConfig {
+    let (token, has_tls) = (token(arguments)?, tls.is_some());
+    let mut config = LoopConfig {
         listen: vec![Listen {
             address: arguments.listen.clone(),
             tls,
         }],
         threads: 1,
-        max_connections: AGENT_CONNECTIONS,
+        max_connections: AGENT_SOCKETS,
         drain_ms: DRAIN_MS,
         handle_signals: false,
         ..LoopConfig::default()
-    });
+    };
+    if let Some(descriptors) = descriptor_limit() {
+        config.bound_connections(descriptors_of_callers(descriptors, has_tls));
+    }
+    let loops = Loops::bind(config);
     let loops = loops
         .map_err(|error| Failure::Failed(format!("{error}; --listen takes another address")))?;
     let interrupt = Interrupt::listen();
@@ -70,6 +75,23 @@ pub(super) fn agent(arguments: &AgentArguments) -> Result<Exit, Failure> {
     });
     ended.map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(Exit::of_signal())
+}
+
+/// How many files and sockets this process may have open; `None`: as many as it likes.
+fn descriptor_limit() -> Option<usize> {
+    // The loops raise it as far as they need.
+    let limit = getrlimit(Resource::Nofile).maximum?;
+    usize::try_from(limit).ok()
+}
+
+/// How many of these descriptors the sockets of callers may be: a TLS handshake that is not
+/// finished has two.
+fn descriptors_of_callers(descriptors: usize, has_tls: bool) -> usize {
+    let rest = descriptors.saturating_sub(AGENT_OWN_DESCRIPTORS);
+    match has_tls {
+        true => rest / 2,
+        false => rest,
+    }
 }
 
 fn stop_at_signal(interrupt: &Interrupt, stop: &StopHandle) {
@@ -124,4 +146,20 @@ fn token(arguments: &AgentArguments) -> Result<Option<Arc<Token>>, Failure> {
     // Without one everybody could watch.
     let none = || Failure::Usage(format!("{FLAG}: there is no token in {}", path.display()));
     token.map(|token| Some(Arc::new(token))).ok_or_else(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_leave_the_agent_descriptors_to_read_with() {
+        for (descriptors, has_tls, of_callers) in [
+            (1_024, false, 1_024 - AGENT_OWN_DESCRIPTORS),
+            (1_024, true, (1_024 - AGENT_OWN_DESCRIPTORS) / 2),
+            (3, true, 0),
+        ] {
+            assert_eq!(descriptors_of_callers(descriptors, has_tls), of_callers);
+        }
+    }
 }

@@ -71,6 +71,13 @@ fn failure(address: &Address, error: &RemoteWatchError) -> Failure {
              --listen-tls-cert"
         )),
         RemoteWatchError::Refused { .. } => Failure::Failed(format!("--agent {address}: {error}")),
+        RemoteWatchError::Impossible { figure } => Failure::Failed(format!(
+            "the agent at {address} answers impossible figures: {figure}; is it `pelton lab agent` \
+             of this version?"
+        )),
+        RemoteWatchError::Silent => Failure::Failed(format!(
+            "--agent {address}: {error}; is it a `pelton lab agent`, and does it still run?"
+        )),
         error => Failure::Failed(format!("--agent {address}: {error}; {START_HINT}")),
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lab::agent::RemoteWatch;
 use lab::diagnose::{
     ClientEvidence, ClientRun, DiagnosisReport, EarlyEnd, RunConditions, SystemFolders,
     WatchSwitch, WatchedProcesses, client_run, judge_client, watch_processes,
@@ -58,9 +59,10 @@ pub(super) fn diagnose(
             evidence.early_end = Some(EarlyEnd::User);
         }
     }
-    let Some(evidence) = evidence else {
+    let Some(mut evidence) = evidence else {
         return Err(Failure::Failed("the client was not run".into()));
     };
+    evidence.agent = server.agent.map(RemoteWatch::presence);
     let text = format!("{command}, behind a tap before {}", arguments.target);
     let diagnosis = judge_client(&evidence);
     Ok(DiagnosisReport::of_client(text, diagnosis, evidence))

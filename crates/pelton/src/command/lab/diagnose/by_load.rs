@@ -116,6 +116,10 @@ fn experiments<W: Workload>(
         .watched_by(watch)
         .with_batches(batches);
     let evidence = experiments.run(make, &mut show);
+    let evidence = evidence.map(|evidence| LoadEvidence {
+        agent: agent.map(RemoteWatch::presence),
+        ..evidence
+    });
     evidence.map_err(|error| match error {
         RunError::Connect(text) => Failure::Failed(format!("{text}; {NOT_REACHED_HINT}")),
         RunError::BadRequest(_) => Failure::Usage(error.to_string()),

@@ -1,0 +1,95 @@
+//! Bounds which part of a CPU an agent takes from the server that it watches.
+
+use std::rc::Rc;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the CPU time that this thread has used, in nanoseconds. A test has another one.
+pub(super) type CpuClock = Rc<dyn Fn() -> u64>;
+
+/// Returns the CPU time of the calling thread, in nanoseconds.
+pub(super) fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let rest_ns = u64::try_from(time.tv_nsec).unwrap_or_default();
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(rest_ns)
+}
+
+/// When something that costs CPU may be done again, so that it takes no more than its share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CpuShare {
+    percent: u64,
+    next_ns: u64,
+}
+
+impl CpuShare {
+    /// Something that may take so many percent of one CPU, and that may be done at once.
+    pub(super) fn new(percent: u32) -> CpuShare {
+        CpuShare {
+            percent: u64::from(percent.max(1)),
+            next_ns: 0,
+        }
+    }
+
+    /// When it may be done again.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Does it, and counts what it takes. `sharers`: so many do the same, and have the share
+    /// together.
+    pub(super) fn spend<T>(
+        &mut self,
+        clock: &CpuClock,
+        (now_ns, sharers): (u64, usize),
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let before_ns = clock();
+        let result = work();
+        let used_ns = clock().saturating_sub(before_ns);
+        let whole_ns = used_ns.saturating_mul(100) / self.percent;
+        let period_ns = whole_ns.saturating_mul(sharers.max(1) as u64);
+        self.next_ns = now_ns.saturating_add(period_ns);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_done_rarely() {
+        let used_ns = Rc::new(Cell::new(0));
+        let clock: CpuClock = {
+            let used_ns = used_ns.clone();
+            Rc::new(move || used_ns.get())
+        };
+        let mut share = CpuShare::new(2);
+        assert_eq!(share.next_ns(), 0, "at once");
+        let work = |cost_ns: u64| {
+            let used_ns = used_ns.clone();
+            move || used_ns.set(used_ns.get() + cost_ns)
+        };
+        share.spend(&clock, (1_000, 1), work(10));
+        assert_eq!(share.next_ns(), 1_500, "2 % of the time");
+        share.spend(&clock, (2_000, 4), work(10));
+        assert_eq!(share.next_ns(), 4_000, "four share it");
+        share.spend(&clock, (5_000, 1), work(u64::MAX / 2));
+        assert!(share.next_ns() > u64::MAX / 10, "{}", share.next_ns());
+    }
+
+    #[test]
+    fn the_clock_counts_what_this_thread_does() {
+        let before_ns = thread_cpu_ns();
+        let mut sum = 0_u64;
+        while thread_cpu_ns() == before_ns {
+            sum = sum.wrapping_mul(31).wrapping_add(7);
+        }
+        assert!(thread_cpu_ns() > before_ns, "{sum}");
+    }
+}
