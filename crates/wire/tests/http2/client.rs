@@ -897,7 +897,13 @@ fn bombs_of_a_server_end_their_calls_alone() {
         }
         sent
     };
-    let mut client = client();
+    let config = Config {
+        stream_window: Some(64 << 20),
+        connection_window: Some(64 << 20),
+        max_message_bytes: 1 << 30,
+        ..Config::client()
+    };
+    let mut client = Endpoint::client_with(&config, &[]);
     let waiting = open(&mut client);
     let answer = |client: &mut Endpoint, mebibytes| {
         let stream = open(client);
@@ -909,7 +915,13 @@ fn bombs_of_a_server_end_their_calls_alone() {
             }
             _ => false,
         });
-        client.connection.forget(stream);
+        match is_dense {
+            true => client.connection.forget(stream),
+            false => {
+                let (connection, out) = (&mut client.connection, &mut client.output);
+                connection.reset(stream, out, ErrorCode::Cancel);
+            }
+        }
         client.output.clear();
         assert_eq!(client.error(), None);
         is_dense
