@@ -32,6 +32,8 @@
 //! [`Channel::call`]: crate::Channel::call
 //! [`Channel::call_server_streaming`]: crate::Channel::call_server_streaming
 //! [`Channel::call_streaming`]: crate::Channel::call_streaming
+//! [`SharedPool::call`]: crate::SharedPool::call
+//! [`SharedPool::call_future`]: crate::SharedPool::call_future
 
 mod admin;
 mod blob;
