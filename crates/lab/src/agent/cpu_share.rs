@@ -57,18 +57,21 @@ impl CpuShare {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::cell::Cell;
 
     use super::*;
 
+    /// A clock that stands until a test moves it, and what moves it.
+    pub(in super::super) fn counted_clock() -> (Rc<Cell<u64>>, CpuClock) {
+        let used_ns = Rc::new(Cell::new(0));
+        let of_clock = Rc::clone(&used_ns);
+        (used_ns, Rc::new(move || of_clock.get()))
+    }
+
     #[test]
     fn what_takes_long_is_done_rarely() {
-        let used_ns = Rc::new(Cell::new(0));
-        let clock: CpuClock = {
-            let used_ns = used_ns.clone();
-            Rc::new(move || used_ns.get())
-        };
+        let (used_ns, clock) = counted_clock();
         let mut share = CpuShare::new(2);
         assert_eq!(share.next_ns(), 0, "at once");
         let work = |cost_ns: u64| {

@@ -51,9 +51,7 @@ impl SocketLook {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::rc::Rc;
-
+    use super::super::cpu_share::tests::counted_clock;
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -61,11 +59,7 @@ mod tests {
     /// Looks in ten seconds with a report in each 50 ms, if one look takes so long; and the oldest
     /// figures that were reported.
     fn looks_of(cost_ns: u64) -> (u32, u64) {
-        let used_ns = Rc::new(Cell::new(0));
-        let clock: CpuClock = {
-            let used_ns = used_ns.clone();
-            Rc::new(move || used_ns.get())
-        };
+        let (used_ns, clock) = counted_clock();
         let (mut look, mut looks, mut oldest_ns) = (SocketLook::new(), 0, 0);
         for now_ms in (0..10_000).step_by(50) {
             let read = || {
@@ -91,11 +85,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_does_not_say_is_not_asked_again_at_once() {
-        let used_ns = Rc::new(Cell::new(0));
-        let clock: CpuClock = {
-            let used_ns = used_ns.clone();
-            Rc::new(move || used_ns.get())
-        };
+        let (used_ns, clock) = counted_clock();
         let mut look = SocketLook::new();
         let read = || {
             used_ns.set(used_ns.get() + MS);

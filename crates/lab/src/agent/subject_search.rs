@@ -44,17 +44,13 @@ impl SubjectSearch {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::rc::Rc;
 
+    use super::super::cpu_share::tests::counted_clock;
     use super::*;
 
     #[test]
     fn a_dear_search_is_made_rarely_and_its_result_is_kept() {
-        let used_ns = Rc::new(Cell::new(0));
-        let clock: CpuClock = {
-            let used_ns = used_ns.clone();
-            Rc::new(move || used_ns.get())
-        };
+        let (used_ns, clock) = counted_clock();
         let searches = Cell::new(0);
         let mut search = SubjectSearch::new();
         let mut ask = |now_ns: u64, cost_ns: u64, found: &Result<Vec<u32>, Status>| {

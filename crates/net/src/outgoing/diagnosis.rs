@@ -6,8 +6,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
@@ -55,6 +57,9 @@ const SEGMENTS_IN_AT: usize = 140;
 /// More than any answer about one connection.
 const BUFFER_BYTES: usize = 4096;
 
+/// The kernel answers within the call that asks; if it ever does not, nobody is to wait.
+const ANSWER_TIME: Duration = Duration::from_millis(100);
+
 /// A socket to the kernel's diagnosis.
 pub struct TcpDiagnosis {
     socket: OwnedFd,
@@ -67,20 +72,8 @@ impl TcpDiagnosis {
     /// # Errors
     /// If the kernel has none, or the process may have no more descriptors.
     pub fn open() -> io::Result<TcpDiagnosis> {
-        let socket = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            Some(netlink::SOCK_DIAG),
-        )?;
-        // The kernel answers within the call that asks; if it ever does not, nobody is to wait.
-        rustix::net::sockopt::set_socket_timeout(
-            &socket,
-            rustix::net::sockopt::Timeout::Recv,
-            Some(std::time::Duration::from_millis(100)),
-        )?;
         Ok(TcpDiagnosis {
-            socket,
+            socket: open_socket()?,
             buffer: Box::new([0; BUFFER_BYTES]),
         })
     }
@@ -92,6 +85,18 @@ impl TcpDiagnosis {
         let (count, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty()).ok()?;
         parse(&self.buffer[..count])
     }
+}
+
+/// Opens a socket to the kernel's diagnosis.
+pub(super) fn open_socket() -> io::Result<OwnedFd> {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
+    Ok(socket)
 }
 
 fn request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {

@@ -4,15 +4,12 @@
 //! chooses by port and state, so that only those connections are written and read.
 
 use std::io;
-use std::time::Duration;
 
-use rustix::fd::OwnedFd;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, recv, send};
+
+use super::diagnosis::{
+    ANSWER_BYTES, BY_FAMILY, HEADER_BYTES, NO_COOKIE, REQUEST_BYTES, TCP, open_socket,
 };
-
-use super::diagnosis::{ANSWER_BYTES, BY_FAMILY, HEADER_BYTES, NO_COOKIE, REQUEST_BYTES, TCP};
 
 /// `NLM_F_REQUEST | NLM_F_DUMP`, `NLMSG_ERROR`, `NLMSG_DONE` and the bit of `TCP_ESTABLISHED` of
 /// the kernel's headers.
@@ -27,9 +24,6 @@ const UNSENT_AT: usize = 60;
 
 /// More than the kernel writes at a time.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// The kernel answers at once; if it ever does not, nobody is to wait.
-const ANSWER_TIME: Duration = Duration::from_millis(100);
 
 /// Bytes in the buffers of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +46,7 @@ pub fn port_buffers(port: u16, most: usize) -> io::Result<Option<PortBuffers>> {
     let mut buffer = vec![0; BUFFER_BYTES];
     for family in [AddressFamily::INET, AddressFamily::INET6] {
         // One for each, as nothing is left in it that was not read.
-        let socket = open()?;
+        let socket = open_socket()?;
         send(&socket, &request(family, port), SendFlags::empty())?;
         loop {
             let (count, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
@@ -66,17 +60,6 @@ pub fn port_buffers(port: u16, most: usize) -> io::Result<Option<PortBuffers>> {
         }
     }
     Ok(Some(sums))
-}
-
-fn open() -> io::Result<OwnedFd> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
-    Ok(socket)
 }
 
 fn request(family: AddressFamily, port: u16) -> Vec<u8> {
