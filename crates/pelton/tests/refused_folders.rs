@@ -19,18 +19,28 @@ const NOBODY: u32 = 65_534;
 
 const FLAGS: [&str; 4] = ["--log-segment", "64KiB", "--keep-log", "0"];
 
-/// All files below a folder, with all that is in them.
-fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
+/// The paths of all files below a folder. A server that works there may remove them again at any
+/// time, so nothing is opened.
+fn paths(folder: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).expect("it is there") {
         let path = entry.expect("readable").path();
         if path.is_dir() {
-            files.extend(content(&path));
+            paths.extend(self::paths(&path));
         } else {
-            files.insert(path.clone(), fs::read(&path).expect("readable"));
+            paths.push(path);
         }
     }
-    files
+    paths
+}
+
+/// All files below a folder where nobody works, with all that is in them.
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let read = |path: PathBuf| {
+        let bytes = fs::read(&path).expect("readable");
+        (path, bytes)
+    };
+    paths(folder).into_iter().map(read).collect()
 }
 
 /// A start on a folder is refused with these words, and changes nothing in the folder around it.
@@ -410,8 +420,8 @@ fn a_folder_without_rights() {
         |mode| fs::set_permissions(folder.data(), Permissions::from_mode(mode)).expect("ours");
     // It can be read and not written; it cannot even be read; it cannot be made.
     mode(0o555);
-    for path in content(&folder.data()).keys() {
-        fs::set_permissions(path, Permissions::from_mode(0o444)).expect("ours");
+    for path in paths(&folder.data()) {
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("ours");
     }
     refused_nobody(&folder, &mut nobody(), &folder.data());
     if is_root {
@@ -420,8 +430,8 @@ fn a_folder_without_rights() {
         refused_nobody(&folder, &mut nobody(), &folder.0.join("new"));
     }
     // Its files can be written, and nothing can be made in it: they are left as they are.
-    for path in content(&folder.data()).keys() {
-        fs::set_permissions(path, Permissions::from_mode(0o644)).expect("ours");
+    for path in paths(&folder.data()) {
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("ours");
         if is_root {
             chown(path, Some(NOBODY), Some(NOBODY)).expect("root may");
         }
@@ -508,13 +518,15 @@ fn a_folder_in_the_place_of_a_file_of_the_log() {
     assert_eq!(server.run(["count"]).text().trim(), "4");
 }
 
-/// Tables of databases on disk below a folder.
+/// Tables of databases on disk below a folder, those of the first database first.
 fn tables(folder: &Path) -> Vec<PathBuf> {
     let is_table = |path: &PathBuf| {
         path.parent()
             .is_some_and(|parent| parent.ends_with("tables"))
     };
-    content(folder).into_keys().filter(is_table).collect()
+    let mut tables: Vec<_> = paths(folder).into_iter().filter(is_table).collect();
+    tables.sort();
+    tables
 }
 
 /// Makes two databases on disk, each with the key `old` in a table and `new` in the log alone.
