@@ -18,6 +18,7 @@
 mod claimed;
 mod held;
 mod idle;
+mod long_claim;
 mod looks;
 mod messages;
 mod parties;
@@ -38,6 +39,7 @@ use crate::limits;
 use claimed::ClaimedBytes;
 pub(crate) use held::HeldBytes;
 use idle::{IdleConnections, IdlePlace};
+pub(crate) use long_claim::LongClaim;
 use looks::{ConnectionLooks, Looks};
 pub(crate) use parties::CountedCaller;
 use parties::{Parties, Party, PartyHolding};

@@ -18,8 +18,9 @@ use store::{
     ChangeNews, Commit, Condition, DatabaseConfig, DatabaseId, LogReading, Mode, ReplicaReading,
     Source,
 };
-use wire::SharedBytes;
+use wire::{Pause, SharedBytes};
 
+use crate::account::LongClaim;
 use crate::admission::Admission;
 use crate::audit;
 use crate::audit::{AuditTrail, AuditedCall};
@@ -160,6 +161,21 @@ impl CallStep<'_> {
             self.stream.pause_large_messages();
         }
         claimed_bytes.is_some()
+    }
+
+    /// Takes memory for about so many bytes that are read for the call: with a full account a
+    /// little for a connection that holds little, and else none. What is under way counts as set
+    /// aside, so that a connection has no more of it than it may have unsent.
+    fn memory_for_reading(&mut self, bytes: usize) -> Option<LongClaim> {
+        let account = &self.context.admission.account;
+        let claimed = account.claim_long(bytes).or_else(|| {
+            let little_bytes = bytes.min(limits::SMALL_HOLDING_BYTES);
+            let has_little =
+                self.link.holding.pause() == Pause::No && self.stream.has_large_capacity();
+            has_little.then(|| account.claim_little_long(little_bytes))
+        });
+        self.stream.reserve_send(claimed.as_ref().map_or(0, LongClaim::bytes));
+        claimed
     }
 
     fn add_long_work(&mut self, work: LongWork) {
@@ -521,7 +537,7 @@ impl Wakeups for CallStep<'_> {
         let read = ReplicaRead {
             call: self.id,
             reading,
-            bytes,
+            memory: self.memory_for_reading(bytes),
         };
         self.context.watchers.read_replica(read);
     }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use store::{ChangeNews, ChangeWaker, LogReading, ReplicaReading, Store};
+use store::{
+    ChangeNews, ChangeWaker, LogReadError, LogReading, ReplicaPiece, ReplicaReading, Store,
+};
 
 use crate::SharedWaker;
+use crate::account::LongClaim;
 use crate::call_id::CallId;
 
 /// See the module.
@@ -32,8 +35,23 @@ pub(crate) struct ReplicaRead {
     pub call: CallId,
     /// What is read.
     pub reading: ReplicaReading,
-    /// About so many bytes.
-    pub bytes: usize,
+    /// Memory for about as much as is read at a time; `None`: there is none now.
+    pub memory: Option<LongClaim>,
+}
+
+impl ReplicaRead {
+    /// Reads as much as there is memory for, and at most so many bytes.
+    pub fn run(&mut self, most_bytes: usize) -> Result<ReplicaPiece, LogReadError> {
+        let Some(memory) = &mut self.memory else {
+            return Err(LogReadError::Busy);
+        };
+        let read = self.reading.run(memory.bytes(), memory.bytes().min(most_bytes));
+        match read {
+            // What comes next can only be read as a whole.
+            Err(LogReadError::Needs(bytes)) if !memory.change_to(bytes) => Err(LogReadError::Busy),
+            read => read,
+        }
+    }
 }
 
 /// Commits that are to be read from the log for a call.

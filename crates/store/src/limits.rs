@@ -306,7 +306,7 @@ pub const CACHE_DROPPED: usize = 128;
 pub const FOLLOWED_SYNC_MS: u64 = 100;
 
 /// Bytes of the log that are read at a time for a server that follows this one, if no single group
-/// has more: one step of a reader, and what is sent of it is charged to the connection.
+/// has more: one step of a reader. Memory for it is claimed before it is read.
 pub const FOLLOWED_READ_BYTES: usize = 256 * 1024;
 
 /// How long the log behind a copy is kept for the server that took it: until it has checked and

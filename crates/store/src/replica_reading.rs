@@ -52,6 +52,8 @@ impl FileReading {
         let mut piece = vec![0; bytes];
         let count = file.read_up_to(&mut piece, self.offset)?;
         piece.truncate(count);
+        // It counts by its length.
+        piece.shrink_to_fit();
         self.offset += count as u64;
         Ok(piece.into())
     }

@@ -204,7 +204,11 @@ impl LoopHandler {
         read: ReplicaRead,
         piece: Result<ReplicaPiece, LogReadError>,
     ) {
-        let ReplicaRead { call, reading, .. } = read;
+        let ReplicaRead {
+            call,
+            reading,
+            memory,
+        } = read;
         if let Err(LogReadError::Failed(WatchError::Unreadable(why))) = &piece {
             let what = "what a server that follows this one asks for";
             self.state.tell_unread(what, why);
@@ -212,6 +216,8 @@ impl LoopHandler {
         self.with_call(connections, call, |state, rpc, io, call| {
             state.replica_read(rpc, io, call, reading, piece);
         });
+        // What the call keeps is charged.
+        drop(memory);
     }
 
     /// Delivers to a call what was read from the log for it, unless it is gone.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use net::Io;
 use service::identities::Unauthenticated;
 use service::services::{database_gone, not_read};
-use service::{Call, CallSteps, Responses, Shared, Status};
+use service::{Call, CallSteps, ResponseMemory, Responses, Shared, Status};
 use store::tree::FetchedCall;
 use store::{
     CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
@@ -191,6 +191,8 @@ impl LoopState {
         piece: Result<ReplicaPiece, LogReadError>,
     ) {
         self.step(rpc, &mut io.output, id, |call, shared, step| {
+            // It was for this.
+            step.reserve(0);
             call.replica_read(reading, piece, shared, step)
         });
     }

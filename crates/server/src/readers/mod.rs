@@ -322,9 +322,13 @@ impl LoopReaders {
 
     /// Has something read for a call of a server that follows this one.
     pub fn read_replica(&mut self, reader: ReadingConnection, mut read: Box<ReplicaRead>) {
+        if read.memory.is_none() {
+            let done = DoneRead::Replica(read, Err(LogReadError::Busy));
+            return self.waiting.push_back(ReaderResult::free(done));
+        }
         match &self.readers {
             Readers::Inline(_) => {
-                let piece = read.reading.run(read.bytes, usize::MAX);
+                let piece = read.run(usize::MAX);
                 let result = ReaderResult::free(DoneRead::Replica(read, piece));
                 self.waiting.push_back(result);
             }

@@ -338,10 +338,10 @@ impl Pool {
     fn read_replica(self: &Arc<Pool>, mut read: Box<ReplicaRead>, inbox: &Inbox<ReaderResult>) {
         let mut needed_bytes = CLAIM_BYTES;
         while let Some(claim) = self.claim_room(needed_bytes) {
-            let piece = read.reading.run(read.bytes, claim.bytes);
+            let piece = read.run(claim.bytes);
             if let Err(LogReadError::Needs(bytes)) = piece {
                 self.settle(claim, RoomClaim::default());
-                needed_bytes = bytes;
+                needed_bytes = bytes.max(CLAIM_BYTES);
                 continue;
             }
             let held_bytes = piece.as_ref().map_or(0, ReplicaPiece::held_bytes);

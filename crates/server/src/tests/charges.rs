@@ -479,7 +479,7 @@ fn memory_is_claimed_to_the_limit_and_beyond_it_by_one_alone() {
 
 /// Reads of blobs that wait until the test lets them begin; other jobs are done at once.
 #[derive(Clone, Default)]
-struct Waiting(Arc<Mutex<Vec<Box<dyn CallJob>>>>);
+pub(super) struct Waiting(Arc<Mutex<Vec<Box<dyn CallJob>>>>);
 
 impl BlobRunner for Waiting {
     fn run(&self, job: RunnerJob) {
@@ -516,7 +516,7 @@ fn plain(pair: &mut Pair, method: &'static str) -> StreamKey {
 }
 
 /// Stores the blob `a`, whose reads wait in `reads`.
-fn store_blob(bench: &mut Bench, reads: &Waiting, content: &Bytes) {
+pub(super) fn store_blob(bench: &mut Bench, reads: &Waiting, content: &Bytes) {
     let blobs = bench.pair.worker.shared().store.blobs();
     let runner = Arc::new(reads.clone());
     blobs.expect("there is a folder").set_runner(runner);
@@ -539,7 +539,7 @@ fn store_blob(bench: &mut Bench, reads: &Waiting, content: &Bytes) {
 }
 
 /// Closes the connection and opens another one, with such a window for all that comes.
-fn reopen(bench: &mut Bench, connection_window: u32) {
+pub(super) fn reopen(bench: &mut Bench, connection_window: u32) {
     bench.pair.close();
     bench.turn();
     assert!(net::Handler::is_idle(&bench.pair.worker));
