@@ -56,7 +56,7 @@ impl Judged {
 pub struct Difference {
     /// What was measured.
     pub measure: Measure,
-    /// In which of [`Comparison::cells`]; `None`: in all together.
+    /// In which of the cells of the comparison; `None`: in all together.
     pub cell: Option<usize>,
     /// The runs of both sides; `None`: all cells together.
     pub spreads: Option<[Spread; 2]>,

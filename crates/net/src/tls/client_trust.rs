@@ -11,7 +11,7 @@ use super::path;
 use super::trusted_leaf::ClientVerifier;
 
 /// The authorities by which the certificates of clients are checked. A handle: clones share what
-/// [`ClientAuthorities::replace`] changes.
+/// their server replaces.
 #[derive(Clone, Debug)]
 pub struct ClientAuthorities {
     current: Arc<RwLock<Checked>>,
