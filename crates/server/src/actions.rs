@@ -174,7 +174,8 @@ impl CallStep<'_> {
                 self.link.holding.pause() == Pause::No && self.stream.has_large_capacity();
             has_little.then(|| account.claim_little_long(little_bytes))
         });
-        self.stream.reserve_send(claimed.as_ref().map_or(0, LongClaim::bytes));
+        self.stream
+            .reserve_send(claimed.as_ref().map_or(0, LongClaim::bytes));
         claimed
     }
 

@@ -45,7 +45,9 @@ impl ReplicaRead {
         let Some(memory) = &mut self.memory else {
             return Err(LogReadError::Busy);
         };
-        let read = self.reading.run(memory.bytes(), memory.bytes().min(most_bytes));
+        let read = self
+            .reading
+            .run(memory.bytes(), memory.bytes().min(most_bytes));
         match read {
             // What comes next can only be read as a whole.
             Err(LogReadError::Needs(bytes)) if !memory.change_to(bytes) => Err(LogReadError::Busy),

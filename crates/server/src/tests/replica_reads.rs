@@ -1,4 +1,4 @@
-//! What is read for servers that follow this one is paid for before it is read.
+//! Memory for what is read for servers that follow this one is taken before it is read.
 
 use api::replication::{ReadContentRequest, ReadContentResponse};
 use bytes::Bytes;
