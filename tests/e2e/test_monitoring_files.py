@@ -126,6 +126,31 @@ def test_rules_fire_when_they_should_by_the_program_of_prometheus():
         assert "SUCCESS" in done.stdout
 
 
+def test_what_panels_ask_for_is_understood_by_the_program_of_prometheus(tmp_path):
+    program = toolchains.promtool()
+    asked = [target["expr"].replace("$__rate_interval", "5m") for target in targets()]
+    recorded = [{"record": f"panel:{at}", "expr": expr} for at, expr in enumerate(asked)]
+    file = tmp_path / "panels.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    words = [program, "check", "rules", file]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(asked)} rules found" in done.stdout
+
+
+def test_each_panel_has_a_unit_and_is_of_the_servers_that_were_chosen():
+    for panel in dashboard()["panels"]:
+        if panel["type"] == "row":
+            continue
+        assert panel["description"] and panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        names = [target["legendFormat"] for target in panel["targets"]]
+        assert panel["type"] == "stat" or all(names), panel["title"]
+        for target in panel["targets"]:
+            metrics = len(re.findall(r"\b(?:pelton|grpc_server|process)_\w+", target["expr"]))
+            chosen = target["expr"].count('{job=~"$job",instance=~"$instance"')
+            assert chosen >= 1 and chosen == metrics, target["expr"]
+
+
 def test_panels_have_numbers_of_their_own_and_do_not_overlap():
     panels = dashboard()["panels"]
     numbers = [panel["id"] for panel in panels]
