@@ -1,6 +1,8 @@
 """The metrics, read by Prometheus' own parser, against what was called."""
 
+import os
 import re
+import shutil
 import socket
 import time
 from concurrent import futures
@@ -287,11 +289,40 @@ def test_the_log_and_the_databases_are_shown(measured):
         assert done.value("pelton_snapshot_bytes") > 20 * 100
 
 
+def test_room_and_backups_are_those_of_the_folders(binary, tmp_path):
+    """Read anew at each scrape; a folder that is gone is left out, and all else is there."""
+    root = tmp_path / "backups"
+    folders = ["--data", str(tmp_path / "data"), "--backup-root", str(root)]
+    with Server(binary, "--metrics-listen", "0", *folders) as server:
+        room = os.statvfs(root)
+        now = Scrape(server)
+        for folder in ("data", "backup-root"):
+            total = now.value("pelton_folder_total_bytes", folder=folder)
+            assert total == room.f_blocks * room.f_frsize
+            free = now.value("pelton_folder_free_bytes", folder=folder)
+            assert 0 < free <= total
+        assert now.value("pelton_newest_backup_seconds") == 0
+        with open_channel(server.address) as channel:
+            admin = admin_pb2_grpc.AdminStub(channel)
+            for name in ("first", "second"):
+                begun = int(time.time())
+                list(admin.Backup(admin_pb2.BackupRequest(name=name)))
+                made = Scrape(server).value("pelton_newest_backup_seconds")
+                assert begun <= made <= time.time()
+        # What is no backup does not count.
+        (root / "unfinished").mkdir()
+        assert Scrape(server).value("pelton_newest_backup_seconds") == made
+        shutil.rmtree(root)
+        gone = Scrape(server).body
+        assert 'pelton_folder_free_bytes{folder="data"}' in gone
+        assert '"backup-root"' not in gone and "newest_backup" not in gone
+
+
 def test_a_server_without_a_data_folder_shows_what_it_has(binary):
     """No figures of a log that is not there, and those of memory return to where they were."""
     with Server(binary, "--metrics-listen", "0") as server, open_channel(server.address) as channel:
         kv, admin = kv_pb2_grpc.KeyValueStub(channel), admin_pb2_grpc.AdminStub(channel)
-        absent = ("pelton_log_", "pelton_snapshot", "pelton_blob_")
+        absent = ("pelton_log_", "pelton_snapshot", "pelton_blob_", "pelton_folder_")
         present = ("pelton_reclaiming_entries", "pelton_readers", "pelton_reader_jobs_waiting")
         before = counter(server, "pelton_data_memory_bytes")
         gone = admin_pb2.DatabaseDescription(

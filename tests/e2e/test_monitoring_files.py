@@ -4,13 +4,19 @@ servers do not have."""
 import json
 import pathlib
 import re
+import subprocess
 
 import pytest
+import toolchains
 import yaml
 from metrics_page import families
 from server import Server
 
-FOLDER = pathlib.Path(__file__).parents[2] / "packaging" / "monitoring"
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / "packaging" / "monitoring"
+RULES = FOLDER / "alerts.yaml"
+CASES = ROOT / "tests" / "monitoring" / "alert_cases.yaml"
+OPERATIONS = ROOT / "docs" / "operations.md"
 NAME = re.compile(r"\b(?:pelton|grpc|process)_[a-z_]+[a-z](?=[{\[\s)/*-]|$)")
 BY = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 SHOWN = re.compile(r"{{ ?(?:\$labels\.)?([a-z_]+)(?: |}})")
@@ -19,7 +25,7 @@ EXTERNAL = {"instance", "job", "le"}
 
 
 def rules():
-    content = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
+    content = yaml.safe_load(RULES.read_text())
     assert list(content) == ["groups"]
     return [rule for group in content["groups"] for rule in group["rules"]]
 
@@ -40,6 +46,8 @@ def page(binary, tmp_path_factory):
     names, labels = set(), set()
     common = ["--metrics-listen", "127.0.0.1:0", "--threads", "1", "--log-segment", "4MiB"]
     own = [f"--tls-self-signed={folder / 'tls'}", "--blob-quota", "1GiB"]
+    # Nobody listens there: the spans have metrics all the same.
+    own += ["--otlp-endpoint", "http://127.0.0.1:1", "--backup-root", str(folder / "backups")]
     data = [["--data", str(folder / name)] for name in ("own", "leader", "replica")]
     with (
         Server(binary, *common, *own, *data[0]) as with_tls,
@@ -80,10 +88,67 @@ def test_rules_have_what_prometheus_wants():
     names = [rule["alert"] for rule in rules()]
     assert len(set(names)) == len(names) > 10
     for rule in rules():
-        assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, rule
-        assert set(rule["annotations"]) == {"summary", "description"}, rule
+        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}, rule
+        assert set(rule["annotations"]) == {"summary", "description", "runbook"}, rule
         assert rule["labels"]["severity"] in ("critical", "warning"), rule
         assert rule["expr"].count("(") == rule["expr"].count(")"), rule
+
+
+def anchors(page):
+    """What links to the headings of a page end with."""
+    for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
+        yield re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
+
+
+def test_each_rule_names_a_heading_that_exists():
+    known = {f"docs/operations.md#{anchor}" for anchor in anchors(OPERATIONS)}
+    assert {rule["annotations"]["runbook"] for rule in rules()} - known == set()
+
+
+def test_each_rule_has_a_case_in_which_it_fires_and_a_moment_before():
+    cases = {case["name"]: case for case in yaml.safe_load(CASES.read_text())["tests"]}
+    assert set(cases) == {rule["alert"] for rule in rules()}
+    for name, case in cases.items():
+        fired = [
+            {sample["labels"] for sample in moment.get("exp_samples", [])}
+            for moment in case["promql_expr_test"]
+        ]
+        own = f'{{alertname="{name}"}}'
+        assert own not in fired[0], name
+        assert any(own in labels for labels in fired), name
+
+
+def test_rules_fire_when_they_should_by_the_program_of_prometheus():
+    program = toolchains.promtool()
+    for words in (["check", "rules", RULES], ["test", "rules", CASES]):
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "SUCCESS" in done.stdout
+
+
+def test_what_panels_ask_for_is_understood_by_the_program_of_prometheus(tmp_path):
+    program = toolchains.promtool()
+    asked = [target["expr"].replace("$__rate_interval", "5m") for target in targets()]
+    recorded = [{"record": f"panel:{at}", "expr": expr} for at, expr in enumerate(asked)]
+    file = tmp_path / "panels.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    words = [program, "check", "rules", file]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(asked)} rules found" in done.stdout
+
+
+def test_each_panel_has_a_unit_and_is_of_the_servers_that_were_chosen():
+    for panel in dashboard()["panels"]:
+        if panel["type"] == "row":
+            continue
+        assert panel["description"] and panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        names = [target["legendFormat"] for target in panel["targets"]]
+        assert panel["type"] == "stat" or all(names), panel["title"]
+        for target in panel["targets"]:
+            metrics = len(re.findall(r"\b(?:pelton|grpc_server|process)_\w+", target["expr"]))
+            chosen = target["expr"].count('{job=~"$job",instance=~"$instance"')
+            assert chosen >= 1 and chosen == metrics, target["expr"]
 
 
 def test_panels_have_numbers_of_their_own_and_do_not_overlap():
@@ -104,9 +169,15 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap():
 
 
 def test_what_the_page_of_operations_alerts_on_is_among_the_rules():
-    page = (FOLDER.parents[1] / "docs" / "operations.md").read_text()
+    page = OPERATIONS.read_text()
     table = page[page.index("| alert on |") : page.index("| names | what |")]
     alerted = set(NAME.findall(" ".join(re.findall(r"^\| `(.*?)`", table, re.MULTILINE))))
     asked = {name for rule in rules() for name in NAME.findall(rule["expr"])}
     assert len(alerted) > 10
+    # What is compared with another metric is named on the page by the one that it is about.
+    compared = {
+        "pelton_build_info",
+        "pelton_log_durable_sequence",
+    }
     assert alerted - asked == set()
+    assert asked - alerted - compared == set()

@@ -145,8 +145,10 @@ def test_a_write_that_waits_in_vain_is_unknown_and_seen_when_the_replica_is_back
                 [follower] = status()["followers"]
                 assert follower["sequence"] == statistics(leader).log.durable_sequence
                 assert metrics()["pelton_replicas_late"] == "0"
+                assert metrics()["pelton_replicas_absent"] == "0"
                 replica.kill()
                 wait_until(lambda: not status()["followers"])
+                assert metrics()["pelton_replicas_absent"] == "1"
                 key = b"late-%d" % round_
                 watched = kv_pb2_grpc.KeyValueStub(channel).Watch(kv_pb2.WatchRequest())
                 next(watched)

@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -126,3 +127,23 @@ def java(tools):
     need("javac", "Java compiler")
     need("mvn", "Maven")
     return {"MAVEN_OPTS": f"-Dmaven.repo.local={CACHE / 'maven'}"}
+
+
+def promtool():
+    """The program that checks rules of Prometheus: the system's own, or out of Debian's package,
+    which is unpacked and not installed, as that would start a Prometheus."""
+    kept = CACHE / "promtool"
+    found = shutil.which("promtool") or (kept.exists() and str(kept))
+    if found:
+        return found
+    need("apt-get", "promtool, and no Debian that has it")
+    with tempfile.TemporaryDirectory() as folder:
+        fetch(["apt-get", "download", "prometheus"], "promtool", cwd=folder)
+        package = next(pathlib.Path(folder).glob("*.deb"))
+        subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        # Under its name only when it is whole: others may fetch it at the same time.
+        whole = kept.with_name(f"promtool-{os.getpid()}")
+        shutil.copy2(pathlib.Path(folder) / "usr/bin/promtool", whole)
+        whole.rename(kept)
+    return str(kept)

@@ -25,6 +25,15 @@ pub const METRICS_CONNECTION_MS: u64 = 5_000;
 /// memory, in milliseconds.
 pub const METRICS_ACCEPT_BACKOFF_MS: u64 = 100;
 
+/// How long a page of metrics waits for what the system says of the folders of the data and of
+/// backups, in milliseconds: a device or a network that hangs must not take the whole page along.
+pub const METRICS_FOLDERS_MS: u64 = 500;
+
+/// Entries of the folder for backups that are looked at for the newest one, at each scrape. Stops
+/// one into which something else has put a great many; who makes a backup an hour has as many after
+/// a year.
+pub const METRICS_BACKUPS: usize = 10_000;
+
 /// Lines that one place in the program may log in [`LOG_PERIOD_MS`] at level info or above; more
 /// are left out, and counted. Stops what others can cause at will (scanners, broken clients) from
 /// filling the disk and hiding the rest.

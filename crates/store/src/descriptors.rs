@@ -33,13 +33,19 @@ pub struct DescriptorPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this process may have {limit} file descriptors (`ulimit -n`, `LimitNOFILE=` of systemd), and \
-     a server of so many threads and addresses needs {needed}: raise that limit, or lower --threads"
+     this server needs {needed}: {DESCRIPTORS_LEAST}, {DESCRIPTORS_PER_THREAD} for each thread \
+     ({threads}), and 1 for each address ({listeners}), that of metrics included; raise that \
+     limit, or lower --threads"
 )]
 pub struct TooFewDescriptors {
     /// What it may have (RLIMIT_NOFILE), as far as that may be raised.
     pub limit: usize,
     /// What is needed at least.
     pub needed: usize,
+    /// By so many threads.
+    pub threads: usize,
+    /// And for so many addresses.
+    pub listeners: usize,
 }
 
 impl DescriptorPlan {
@@ -60,7 +66,12 @@ impl DescriptorPlan {
     ) -> Result<(), TooFewDescriptors> {
         let needed = DescriptorPlan::least(threads, listeners);
         match limit < needed {
-            true => Err(TooFewDescriptors { limit, needed }),
+            true => Err(TooFewDescriptors {
+                limit,
+                needed,
+                threads,
+                listeners,
+            }),
             false => Ok(()),
         }
     }
@@ -125,7 +136,9 @@ mod tests {
             assert_eq!(DescriptorPlan::check_limit(needed, threads, 3), Ok(()));
             let limit = needed - 1;
             let refused = DescriptorPlan::check_limit(limit, threads, 3);
-            assert_eq!(refused, Err(TooFewDescriptors { limit, needed }));
+            let refusal = refused.expect_err("one too few");
+            assert_eq!((refusal.limit, refusal.needed), (limit, needed));
+            assert_eq!((refusal.threads, refusal.listeners), (threads, 3));
             assert!(DescriptorPlan::with_limit(needed).connections > 1);
         }
     }

@@ -332,8 +332,9 @@ pub enum Command {
     /// Say what this machine gives a server, and what to change
     ///
     /// One line for each part of it: `ok`, `note` or `problem`, what it is, its value, and what to
-    /// do. Needs no server. It looks with the limits of the shell that starts it: those of a unit
-    /// or a container are seen there only. Exit code 1: there is a problem.
+    /// do. Needs no server. It looks as the user, and with the limits, of the shell that starts it:
+    /// those of a container are seen there only, and those of a unit with --service. Exit code 1:
+    /// there is a problem.
     SelfCheck(SelfCheckArguments),
 
     /// Write the .proto files of the server's API into a folder

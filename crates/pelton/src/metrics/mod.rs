@@ -3,6 +3,7 @@
 
 mod endpoint;
 mod exposition;
+mod folders;
 mod page;
 pub mod process;
 
@@ -12,6 +13,7 @@ use std::str::FromStr;
 use net::Address;
 
 pub use endpoint::{BoundEndpoint, Endpoint};
+pub use folders::{FoldersReader, WatchedFolders};
 pub use page::Sources;
 
 /// Where metrics are served: a host and a port. A port alone is one of this machine's own.

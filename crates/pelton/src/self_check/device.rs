@@ -8,8 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{fdatasync, statfs, statvfs};
+use serde_json::Value;
 
 use super::fact::MachineFact;
+use super::folder::{DataPlace, advice_of_write};
 use crate::limits::{
     CHECK_DEVICE_WAIT_MS, CHECK_LONGEST_SYNC_US, CHECK_ROOM_BYTES, CHECK_SLOW_SYNC_US, CHECK_SYNCS,
     CHECK_SYNCS_MS, CHECK_WRITE_BYTES,
@@ -25,40 +27,40 @@ pub trait IsStopped: Fn() -> bool + Clone + Send + 'static {}
 impl<F: Fn() -> bool + Clone + Send + 'static> IsStopped for F {}
 
 /// Returns what there is to say of the device of a data folder.
-pub(super) fn facts(data: &Path, is_stopped: &impl IsStopped) -> [MachineFact; 3] {
-    let (folder, is_there) = folder_of(data);
+pub(super) fn facts(
+    data: &Path,
+    place: &DataPlace,
+    is_stopped: &impl IsStopped,
+) -> [MachineFact; 3] {
+    if let DataPlace::Closed(_) = place {
+        return closed();
+    }
+    let (folder, is_there) = match place {
+        DataPlace::Parent(parent) => (parent.as_path(), false),
+        _ => (data, true),
+    };
     let shown = match is_there {
         true => folder.display().to_string(),
         false => format!("{}, as there is no {}", folder.display(), data.display()),
     };
-    let magic = statfs(&folder).ok().map(|found| found.f_type as u64);
-    let room = statvfs(&folder).ok();
+    let magic = statfs(folder).ok().map(|found| found.f_type as u64);
+    let room = statvfs(folder).ok();
     let room = room.map(|found| found.f_bavail.saturating_mul(found.f_frsize));
     let segments = wal::limits::SEGMENT_BYTES.saturating_mul(2);
     [
-        // The folder around it says nothing of a file in which a server cannot store.
-        match fs::metadata(data) {
-            Ok(found) if !found.is_dir() => no_folder(data),
-            _ => file_system(magic, &shown),
-        },
+        file_system(magic, &shown),
         // A folder that is there may have its log already.
         free_room(room, if is_there { 0 } else { segments }),
-        sync_times(measure_in_time(&folder, is_stopped)),
+        sync_times(measure_in_time(folder, is_stopped)),
     ]
 }
 
-/// Returns the folder, or the one that it would be in, and whether it is there.
-fn folder_of(data: &Path) -> (PathBuf, bool) {
-    if data.is_dir() {
-        return (data.to_owned(), true);
-    }
-    let parent = data.parent().filter(|parent| *parent != Path::new(""));
-    (parent.unwrap_or(Path::new(".")).to_owned(), false)
-}
-
-fn no_folder(data: &Path) -> MachineFact {
-    MachineFact::ok("file system", format!("{} is no folder", data.display()))
-        .problem("a server could not store there; --data names another folder")
+/// What is known of a device that this user does not get at.
+fn closed() -> [MachineFact; 3] {
+    ["file system", "free room", "sync"].map(|name| {
+        MachineFact::ok(name, "not looked at")
+            .note("this user does not get there: see `data folder`")
+    })
 }
 
 /// Returns the kind of a file system, by the number that statfs(2) gives it.
@@ -113,7 +115,8 @@ fn free_room(bytes: Option<u64>, needed: u64) -> MachineFact {
     let Some(bytes) = bytes else {
         return MachineFact::unknown(NAME);
     };
-    let fact = MachineFact::ok(NAME, Size::rounded(bytes));
+    let fact =
+        MachineFact::ok(NAME, Size::rounded(bytes)).with_numbers([("free_bytes", bytes.into())]);
     if bytes < needed {
         return fact.problem(format!(
             "a new data folder takes {} at once; make room, or give a smaller --log-segment",
@@ -142,9 +145,9 @@ fn sync_times(measured: Result<Vec<Duration>, MeasureError>) -> MachineFact {
     const NAME: &str = "sync";
     let mut times = match measured {
         Ok(times) => times,
-        Err(error @ MeasureError::Io(_)) => {
+        Err(MeasureError::Io(error)) => {
             return MachineFact::ok(NAME, format!("not measured: {error}"))
-                .problem("a server could not write there; --data names another folder");
+                .problem(advice_of_write(&error));
         }
         Err(error @ MeasureError::Late) => {
             return MachineFact::ok(NAME, format!("not measured: {error}"))
@@ -160,7 +163,11 @@ fn sync_times(measured: Result<Vec<Duration>, MeasureError>) -> MachineFact {
         "median {median:.1?}, longest {longest:.1?}, of {}",
         times.len()
     );
-    let fact = MachineFact::ok(NAME, value);
+    let fact = MachineFact::ok(NAME, value).with_numbers([
+        ("median_us", us(*median)),
+        ("longest_us", us(*longest)),
+        ("syncs", times.len().into()),
+    ]);
     if median.as_micros() >= u128::from(CHECK_SLOW_SYNC_US) {
         return fact.note(
             "each synced write with one in flight waits as long; a quicker device, many in \
@@ -171,6 +178,10 @@ fn sync_times(measured: Result<Vec<Duration>, MeasureError>) -> MachineFact {
         return fact.note("the device pauses: others may use it, or its share is used up");
     }
     fact
+}
+
+fn us(time: Duration) -> Value {
+    (time.as_nanos() as f64 / 1_000.0).into()
 }
 
 /// Measures on another thread: a device that hangs cannot be interrupted.
@@ -277,37 +288,38 @@ mod tests {
     fn a_folder_that_is_not_there_is_measured_in_its_parent() {
         let parent = folder("parent");
         let missing = parent.join("data");
-        let [file_system, _, sync] = facts(&missing, &|| false);
+        let facts = |data: &Path| super::facts(data, &DataPlace::find(data), &|| false);
+        let [file_system, _, sync] = facts(&missing);
         assert!(
             file_system.value.contains("as there is no"),
             "{file_system:?}"
         );
         assert!(sync.value.starts_with("median "), "{sync:?}");
         assert!(!missing.exists());
-        let [file_system, room, sync] = facts(&missing.join("deeper"), &|| false);
+        let [file_system, room, sync] = facts(&missing.join("deeper"));
         assert_eq!(file_system.judgement, Judgement::Problem);
         assert_eq!(room.value, "unknown");
         assert_eq!(sync.judgement, Judgement::Problem);
-        assert_eq!(
-            folder_of(Path::new("data-that-is-not-there")).0,
-            Path::new(".")
-        );
+        let here = DataPlace::find(Path::new("data-that-is-not-there"));
+        assert!(matches!(here, DataPlace::Parent(parent) if parent == Path::new(".")));
     }
 
     #[test]
-    fn a_file_is_no_data_folder() {
-        let folder = folder("file");
-        let file = folder.join("data");
-        fs::write(&file, "x").expect("it is written");
-        let [file_system, ..] = facts(&file, &|| false);
-        assert_eq!(file_system.judgement, Judgement::Problem);
-        assert!(
-            file_system.value.ends_with("data is no folder"),
-            "{file_system:?}"
-        );
-        let [file_system, ..] = facts(&folder, &|| false);
-        assert_ne!(file_system.judgement, Judgement::Problem);
-        fs::remove_dir_all(&folder).expect("it is there");
+    fn what_is_in_the_way_of_a_write_is_said() {
+        for (kind, words) in [
+            (io::ErrorKind::PermissionDenied, "`data folder`"),
+            (io::ErrorKind::ReadOnlyFilesystem, "ReadWritePaths="),
+            (io::ErrorKind::StorageFull, "make room"),
+            (io::ErrorKind::FileTooLarge, "LimitFSIZE="),
+            (io::ErrorKind::Other, "--data"),
+        ] {
+            let fact = sync_times(Err(io::Error::from(kind).into()));
+            assert_eq!(fact.judgement, Judgement::Problem);
+            assert!(fact.advice.contains(words), "{kind}: {fact:?}");
+        }
+        for fact in closed() {
+            assert_eq!(fact.judgement, Judgement::Note);
+        }
     }
 
     #[test]
@@ -354,10 +366,15 @@ mod tests {
         assert_eq!(of(&[]).value, "unknown");
         let late = sync_times(Err(MeasureError::Late));
         assert_eq!(late.judgement, Judgement::Problem);
-        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert_eq!(
-            sync_times(Err(refused.into())).judgement,
-            Judgement::Problem
-        );
+        let us = fact
+            .numbers
+            .iter()
+            .map(|(name, value)| (*name, value.as_f64()));
+        let expected = [
+            ("median_us", Some(200.0)),
+            ("longest_us", Some(300.0)),
+            ("syncs", Some(3.0)),
+        ];
+        assert!(us.eq(expected), "{fact:?}");
     }
 }

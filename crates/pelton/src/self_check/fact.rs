@@ -1,5 +1,7 @@
 //! One fact about the machine, and what follows from it.
 
+use serde_json::Value;
+
 /// How good a fact is for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
@@ -33,6 +35,8 @@ pub struct MachineFact {
     pub judgement: Judgement,
     /// What to do; empty: nothing.
     pub advice: String,
+    /// The numbers in the value, by their names, for programs; null: not known, or no limit.
+    pub numbers: Vec<(&'static str, Value)>,
 }
 
 impl MachineFact {
@@ -43,6 +47,18 @@ impl MachineFact {
             value: value.into(),
             judgement: Judgement::Ok,
             advice: String::new(),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// The same fact, with the numbers that its value has.
+    pub fn with_numbers<const COUNT: usize>(
+        self,
+        numbers: [(&'static str, Value); COUNT],
+    ) -> MachineFact {
+        MachineFact {
+            numbers: numbers.into(),
+            ..self
         }
     }
 

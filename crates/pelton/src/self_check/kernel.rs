@@ -40,11 +40,17 @@ pub(super) fn cpus(online: &str, status: &str, quota: Option<u64>) -> MachineFac
         Some(online) => format!("{usable} of {online} CPUs"),
         None => format!("{usable} CPUs"),
     };
+    let numbers = [
+        ("usable_cpus", usable.into()),
+        ("online_cpus", count_of_list(online).into()),
+        ("quota_cpus", quota.map(|quota| quota as f64 / 100.0).into()),
+    ];
     let Some(quota) = quota else {
-        return MachineFact::ok(NAME, format!("{of}, no quota"));
+        return MachineFact::ok(NAME, format!("{of}, no quota")).with_numbers(numbers);
     };
     let (whole, hundredths) = (quota / 100, quota % 100);
-    let fact = MachineFact::ok(NAME, format!("{of}, a quota of {whole}.{hundredths:02}"));
+    let fact = MachineFact::ok(NAME, format!("{of}, a quota of {whole}.{hundredths:02}"))
+        .with_numbers(numbers);
     if quota < CHECK_CPU_PERCENT {
         return fact.note(
             "whoever has used it up stands still for the rest of the period, which calls see as \
@@ -97,7 +103,8 @@ pub(super) fn backlog(somaxconn: &str) -> MachineFact {
         return MachineFact::unknown(NAME);
     };
     let wanted = i64::from(LISTEN_BACKLOG);
-    let fact = MachineFact::ok(NAME, format!("{most}, of {wanted} that are asked for"));
+    let fact = MachineFact::ok(NAME, format!("{most}, of {wanted} that are asked for"))
+        .with_numbers([("limit", most.into()), ("wanted", wanted.into())]);
     match most < wanted {
         true => fact.note(format!(
             "when many clients connect at once, some are let in a second later; `sysctl \

@@ -2,8 +2,11 @@
 
 mod device;
 mod fact;
+mod folder;
 mod kernel;
 mod process;
+pub mod service;
+mod user;
 
 pub use device::IsStopped;
 pub use fact::{Judgement, MachineFact};
@@ -24,7 +27,10 @@ pub fn facts(root: &Path, data: &Path, is_stopped: &impl IsStopped) -> Vec<Machi
     let limits = text(root, "proc/self/limits");
     let groups = text(root, "proc/self/cgroup");
     let threads = thread::available_parallelism().map_or(1, usize::from);
+    let users = user::Users::read(root);
+    let place = folder::DataPlace::find(data);
     let mut facts = vec![
+        users.fact(),
         process::descriptors(&limits, threads, net::LoopConfig::default().max_connections),
         process::memory(root),
         kernel::huge_pages(&text(root, "sys/kernel/mm/transparent_hugepage/enabled")),
@@ -34,8 +40,10 @@ pub fn facts(root: &Path, data: &Path, is_stopped: &impl IsStopped) -> Vec<Machi
             quota_percent(root, &groups),
         ),
     ];
-    facts.extend(device::facts(data, is_stopped));
+    facts.push(folder::fact(data, &place, &users));
+    facts.extend(device::facts(data, &place, is_stopped));
     facts.extend([
+        process::file_size(&limits, wal::limits::SEGMENT_BYTES),
         kernel::clock(
             &text(
                 root,
@@ -123,7 +131,7 @@ mod tests {
             facts.into_iter().map(|fact| fact.name).collect()
         };
         let expected = names(&silent);
-        assert_eq!(expected.len(), 11);
+        assert_eq!(expected.len(), 14);
         assert_eq!(names(&odd), expected);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde_json::Value;
 use store::descriptors::DescriptorPlan;
 
 use super::fact::MachineFact;
@@ -18,21 +19,24 @@ pub(super) fn descriptors(limits: &str, threads: usize, max_connections: usize) 
     let Some((soft, hard)) = limit(limits, "Max open files") else {
         return MachineFact::unknown(NAME);
     };
-    let shown = |limit: u64| match limit {
-        u64::MAX => "unlimited".into(),
-        limit => limit.to_string(),
-    };
     let least = DescriptorPlan::least(threads, LISTENERS);
     let hard_count = usize::try_from(hard).unwrap_or(usize::MAX);
     let connections = DescriptorPlan::with_limit(hard_count).connections;
     let fact = MachineFact::ok(
         NAME,
         format!(
-            "{} soft, {} hard, to which `pelton serve` raises it; it needs {least} at least",
+            "{} soft, {} hard, to which `pelton serve` raises it; it needs {least} at least, with \
+             --threads {threads} and {LISTENERS} addresses, that of metrics included",
             shown(soft),
             shown(hard)
         ),
-    );
+    )
+    .with_numbers([
+        ("soft_limit", number(soft)),
+        ("hard_limit", number(hard)),
+        ("needed", least.into()),
+        ("connections", connections.min(max_connections).into()),
+    ]);
     let raise = "raise the hard limit (`ulimit -Hn`, LimitNOFILE= of systemd)";
     if hard_count < least {
         return fact.problem(raise);
@@ -86,7 +90,17 @@ fn memory_of(
         (*bound != MemoryBound::Machine || bytes.is_some()).then(|| format!("{name} {shown}"))
     });
     let told: Vec<_> = told.collect();
-    let fact = MachineFact::ok(NAME, told.join(", "));
+    let of = |wanted: MemoryBound| {
+        let found = bounds.iter().find(|(_, bound)| *bound == wanted);
+        let bytes = found.and_then(|(bytes, _)| *bytes);
+        bytes.filter(|bytes| *bytes <= machine).into()
+    };
+    let fact = MachineFact::ok(NAME, told.join(", ")).with_numbers([
+        ("machine_bytes", of(MemoryBound::Machine)),
+        ("control_group_bytes", of(MemoryBound::ControlGroup)),
+        ("resource_limit_bytes", of(MemoryBound::ResourceLimit)),
+        ("allowed_bytes", allowed.into()),
+    ]);
     if allowed < CHECK_MEMORY_BYTES {
         return fact.note(format!(
             "{} leave little room for data: {binding}; set MIMALLOC_PURGE_DELAY=0, or give more",
@@ -94,6 +108,34 @@ fn memory_of(
         ));
     }
     fact
+}
+
+/// Returns how large a file may become that the process writes. `limits` is the text of
+/// `/proc/self/limits`.
+pub(super) fn file_size(limits: &str, segment_bytes: u64) -> MachineFact {
+    const NAME: &str = "file size";
+    let Some((soft, _)) = limit(limits, "Max file size") else {
+        return MachineFact::unknown(NAME);
+    };
+    let value = match soft {
+        u64::MAX => "no limit".into(),
+        bytes => format!("at most {bytes} bytes"),
+    };
+    let fact = MachineFact::ok(NAME, value).with_numbers([("limit_bytes", number(soft))]);
+    let raise = "raise the limit (`ulimit -f`, LimitFSIZE= of systemd)";
+    if soft < segment_bytes {
+        return fact.problem(format!(
+            "a file of the log has {}, so that a server does not start; {raise}, or lower \
+             --log-segment",
+            Size::rounded(segment_bytes)
+        ));
+    }
+    match soft {
+        u64::MAX => fact,
+        _ => fact.note(format!(
+            "larger blobs, snapshots, backups and tables of databases on disk fail; {raise}"
+        )),
+    }
 }
 
 /// Returns whether a crash writes the memory of the process into a file. `limits` is the text of
@@ -113,6 +155,18 @@ pub(super) fn core_dumps(limits: &str, pattern: &str) -> MachineFact {
         (_, true) => MachineFact::ok(NAME, format!("to a program, {pattern}")).note(advice),
         (_, false) => MachineFact::ok(NAME, format!("to a file, {pattern}")).note(advice),
     }
+}
+
+fn shown(limit: u64) -> String {
+    match limit {
+        u64::MAX => "unlimited".into(),
+        limit => limit.to_string(),
+    }
+}
+
+/// Returns a limit for programs; null: there is none.
+fn number(limit: u64) -> Value {
+    (limit != u64::MAX).then_some(limit).into()
 }
 
 /// Returns the soft and the hard limit of a line of `/proc/self/limits`; the largest number:
@@ -151,7 +205,16 @@ mod tests {
         assert_eq!(judged("many few"), Judgement::Note);
         let fact = descriptors(&limits("0", "256 512"), 2, 1_000);
         assert!(fact.value.starts_with("256 soft, 512 hard"), "{fact:?}");
-        assert!(fact.value.ends_with("needs 42 at least"), "{fact:?}");
+        let needed = "needs 42 at least, with --threads 2 and 2 addresses";
+        assert!(fact.value.contains(needed), "{fact:?}");
+        let numbers = fact
+            .numbers
+            .iter()
+            .map(|(name, value)| (*name, value.as_u64()));
+        let of = |name| numbers.clone().find(|(one, _)| *one == name);
+        assert_eq!(of("soft_limit"), Some(("soft_limit", Some(256))));
+        assert_eq!(of("hard_limit"), Some(("hard_limit", Some(512))));
+        assert_eq!(of("needed"), Some(("needed", Some(42))));
         assert!(fact.advice.contains("and not 1000; raise"), "{fact:?}");
     }
 
@@ -178,6 +241,22 @@ mod tests {
         assert!(fact.value.contains("group 128 MiB"), "{fact:?}");
         assert!(fact.value.contains("data 1 GiB"), "{fact:?}");
         assert_eq!(memory_of(&[], None).judgement, Judgement::Note);
+    }
+
+    #[test]
+    fn a_limit_on_files_is_judged_by_what_a_file_of_the_log_needs() {
+        let of = |limit: &str| {
+            let limits = format!("Max file size             {limit}   unlimited   bytes\n");
+            file_size(&limits, 64 << 20)
+        };
+        assert_eq!(of("unlimited").judgement, Judgement::Ok);
+        assert_eq!(of("unlimited").numbers, [("limit_bytes", Value::Null)]);
+        assert_eq!(of("67108864").judgement, Judgement::Note);
+        let fact = of("67108863");
+        assert_eq!(fact.judgement, Judgement::Problem);
+        assert!(fact.advice.contains("LimitFSIZE="), "{fact:?}");
+        assert_eq!(fact.numbers, [("limit_bytes", 67_108_863.into())]);
+        assert_eq!(of("much").value, "unknown");
     }
 
     #[test]

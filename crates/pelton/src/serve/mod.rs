@@ -30,7 +30,9 @@ use crate::follow::Leader;
 use crate::init_admin::InitAdmin;
 use crate::limits::METRICS_CONNECTION_MS;
 use crate::log::Level;
-use crate::metrics::{BoundEndpoint, Endpoint, MetricsAddress, Sources};
+use crate::metrics::{
+    BoundEndpoint, Endpoint, FoldersReader, MetricsAddress, Sources, WatchedFolders,
+};
 use crate::notify::Notifier;
 use crate::otlp::ServerSpans;
 use crate::process_memory;
@@ -117,7 +119,7 @@ pub fn serve_as(
     let hung_up = signals.pass_on();
     let metrics_address = metrics.as_ref().map(BoundEndpoint::address);
     let _metrics = metrics
-        .map(|bound| serve_metrics(bound, (&server, spans.as_ref()), certificate.as_ref()))
+        .map(|bound| serve_metrics(bound, (&server, spans.as_ref()), told))
         .transpose()?;
     // Who reads where the server listens may send signals.
     let watched = activity::watch(&server)
@@ -282,13 +284,18 @@ fn bind_metrics(address: &MetricsAddress) -> Result<BoundEndpoint, Failure> {
 fn serve_metrics(
     bound: BoundEndpoint,
     (server, spans): (&Server, Option<&ServerSpans>),
-    certificate: Option<&ServerCertificate>,
+    (settings, certificate): (&Settings, Option<&ServerCertificate>),
 ) -> Result<Endpoint, Failure> {
+    let folders = WatchedFolders {
+        data: settings.folder().map(Path::to_owned),
+        backup_root: settings.backup_root.clone(),
+    };
     let sources = Sources {
         shared: Arc::clone(server.shared()),
         counters: server.counters(),
         tls: certificate.map(|certificate| certificate.tls().clone()),
         spans: spans.map(ServerSpans::queue),
+        folders: FoldersReader::new(folders),
         start_s: SystemTimeSource.wall_ms() / 1_000,
     };
     let timeout = Duration::from_millis(METRICS_CONNECTION_MS);

@@ -102,11 +102,32 @@ pub(crate) fn new_owner(drawn: LogId) -> u64 {
 
 /// Opens a data folder, and makes it if there is none.
 pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
-    let failed = |source| FolderError::Io {
+    let disk = RealDisk::open_or_create(path).map_err(|source| io_failure(path, source))?;
+    check_entries(path, &disk)?;
+    Ok(Arc::new(disk))
+}
+
+/// Returns whether a folder that is there is a data folder, and not empty, as a start would find
+/// it. Nothing in it is changed.
+///
+/// # Errors
+/// If a start would refuse it.
+pub fn inspect_folder(path: &Path) -> Result<bool, FolderError> {
+    let disk = RealDisk::open_read_only(path).map_err(|source| io_failure(path, source))?;
+    check_entries(path, &disk)?;
+    Ok(check(&disk)?.is_some())
+}
+
+fn io_failure(path: &Path, source: io::Error) -> FolderError {
+    FolderError::Io {
         folder: path.display().to_string(),
         source,
-    };
-    let disk = RealDisk::open_or_create(path).map_err(failed)?;
+    }
+}
+
+/// Refuses a folder that may not be changed, or has what none of ours has.
+fn check_entries(path: &Path, disk: &dyn Disk) -> Result<(), FolderError> {
+    let failed = |source| io_failure(path, source);
     // Before anything in it is written to, which its files alone may allow.
     let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
     let may_change = accessat(CWD, path, access, AtFlags::EACCESS);
@@ -134,7 +155,7 @@ pub fn open_folder(path: &Path) -> Result<Arc<dyn Disk>, FolderError> {
             });
         }
     }
-    Ok(Arc::new(disk))
+    Ok(())
 }
 
 /// A data folder that is ours.
@@ -575,6 +596,48 @@ pub enum FolderError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_inspected_as_a_start_would_find_it_and_not_changed() {
+        let name = format!("pelton-inspected-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("folder is made");
+        let names = || {
+            let entries = std::fs::read_dir(&folder).expect("it is there");
+            let names = entries.map(|entry| entry.expect("it can be read").file_name());
+            names.collect::<Vec<_>>()
+        };
+        assert!(matches!(inspect_folder(&folder), Ok(false)));
+        assert!(names().is_empty());
+        for is_folder in [true, false] {
+            let foreign = folder.join("foreign");
+            match is_folder {
+                true => std::fs::create_dir(&foreign).expect("folder is made"),
+                false => std::fs::write(&foreign, "x").expect("file is written"),
+            }
+            let found = inspect_folder(&folder);
+            assert!(
+                matches!(&found, Err(FolderError::Foreign { file, .. }) if file == "foreign"),
+                "{found:?}"
+            );
+            assert_eq!(names(), ["foreign"]);
+            match is_folder {
+                true => std::fs::remove_dir(&foreign).expect("it is there"),
+                false => std::fs::remove_file(&foreign).expect("it is there"),
+            }
+        }
+        let disk = RealDisk::open(&folder).expect("it is there");
+        mark(&disk, FolderState::default()).expect("it can be written");
+        for _ in 0..2 {
+            assert!(matches!(inspect_folder(&folder), Ok(true)));
+            assert_eq!(names(), [FORMAT_NAME]);
+        }
+        std::fs::remove_dir_all(&folder).expect("it is there");
+        assert!(matches!(
+            inspect_folder(&folder),
+            Err(FolderError::Io { .. })
+        ));
+    }
 
     #[test]
     fn the_format_file_is_read_in_all_versions_and_no_other() {

@@ -64,8 +64,8 @@ pub(crate) use folder::{
     BACKUP_MANIFEST_NAME, FolderState, is_own_file, mark as mark_folder, new_owner,
 };
 pub use folder::{
-    FOLDER_VERSION, FolderError, LOCK_NAME, REPLICA_ID_NAME, REPLICA_MARK_NAME, known, open_folder,
-    owner,
+    FOLDER_VERSION, FolderError, LOCK_NAME, REPLICA_ID_NAME, REPLICA_MARK_NAME, inspect_folder,
+    known, open_folder, owner,
 };
 pub use followed::{FollowError, FollowReport, FollowedGroups};
 pub(crate) use hold::Holds;

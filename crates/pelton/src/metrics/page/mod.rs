@@ -17,6 +17,7 @@ use service::Shared;
 
 use super::exposition::FamilyKind::Gauge;
 use super::exposition::MetricsPage;
+use super::folders::{self, FoldersReader};
 use super::process;
 use crate::time_source::SystemTimeSource;
 
@@ -28,6 +29,8 @@ pub struct Sources {
     pub tls: Option<ServerTls>,
     /// The spans that are exported, if they are.
     pub spans: Option<SpanQueue>,
+    /// The folders of the data and of backups.
+    pub folders: FoldersReader,
     /// When the process began, in seconds since 1970.
     pub start_s: u64,
 }
@@ -59,6 +62,7 @@ impl Sources {
             log::write(&mut page, &figures);
             log::write_syncs_and_snapshots(&mut page, &figures);
         }
+        folders::write(&mut page, &self.folders.read());
         let following = self.shared.following.as_ref().map(|following| {
             let now_ms = SystemTimeSource.wall_ms();
             (following.state(), now_ms)

@@ -92,6 +92,13 @@ pub(super) fn write_acknowledged(page: &mut MetricsPage, state: &AcknowledgedSta
         u64::from(state.is_late),
     );
     page.single(
+        "pelton_replicas_absent",
+        Gauge,
+        "Replicas that count for --replicas-acked, as they may hold what was answered, and are not \
+         connected.",
+        state.absent.len(),
+    );
+    page.single(
         "pelton_replicas_acknowledged_sequence",
         Gauge,
         "Everything up to this sequence is held by as many replicas as must hold it.",
