@@ -155,7 +155,11 @@ def test_a_span_says_how_the_call_ended_and_what_it_was_about(binary, tmp_path, 
 
 
 def run(binary, server, *words, **variables):
-    environment = {name: value for name, value in os.environ.items() if "PELTON" not in name}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PELTON_", "OTEL_", "TRACE"))
+    }
     return subprocess.run(
         [binary, *words, "--address", server.address],
         env=environment | variables,
@@ -216,6 +220,7 @@ def test_a_command_says_that_its_spans_were_lost_and_does_what_it_was_asked_for(
         done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT=url)
         assert done.returncode == 0, done
         assert f"cannot be exported to {url}: " in done.stderr, done
+        assert "correct host and port in PELTON_OTLP_ENDPOINT" in done.stderr, done
         assert time.monotonic() - begun < 20
         done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT="localhost:4317")
         assert done.returncode == 2, done

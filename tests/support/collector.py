@@ -55,6 +55,8 @@ class Collector:
 
     def __init__(self, fail=None, port=0, credentials=None):
         self.spans, self.exports, self.lock = [], 0, threading.Lock()
+        # What came with each export.
+        self.metadata = []
         self.fail = fail
         self.pool = futures.ThreadPoolExecutor(4)
         # Another process must not be able to take part of what comes.
@@ -73,6 +75,7 @@ class Collector:
         with self.lock:
             self.exports += 1
             number = self.exports
+            self.metadata.append(dict(context.invocation_metadata()))
         response = self.fail(number, context) if self.fail else None
         with self.lock:
             for resource in request.resource_spans:

@@ -41,7 +41,9 @@ class Server:
         listens = [word for address in listen for word in ("--listen", address)]
         # Settings of the caller's environment must not leak in.
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PELTON_", "OTEL_"))
         }
         # The same tests for both drivers. With a thread per connection, a number of threads is a
         # number of connections: what tests say about event loops does not fit.

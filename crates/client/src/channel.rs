@@ -417,7 +417,7 @@ impl Channel {
                     self.end(reason.into());
                 }
             }
-            Ok(SocketWait::End) => self.end("the server closed it".into()),
+            Ok(SocketWait::End) => self.end(SERVER_CLOSED.into()),
             Err(error) => self.end(error.to_string()),
         }
         true
@@ -456,10 +456,17 @@ impl Channel {
 /// The reason of a lost connection if a plain client came to a port with TLS.
 pub const SERVER_SPEAKS_TLS: &str = "the server speaks TLS";
 
+/// The reason of a lost connection if the server closed it.
+pub(crate) const SERVER_CLOSED: &str = "the server closed it";
+
+/// The reason of a lost connection if the server speaks HTTP/1.1.
+pub(crate) const SERVER_SPEAKS_HTTP1: &str =
+    "the server speaks HTTP/1.1 and not HTTP/2; is the port right?";
+
 /// What the first bytes of a server say if it does not speak HTTP/2 without TLS.
 pub(crate) fn foreign_greeting(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"HTTP/1") {
-        return Some("the server speaks HTTP/1.1 and not HTTP/2; is the port right?");
+        return Some(SERVER_SPEAKS_HTTP1);
     }
     // The record of an alert or a handshake: RFC 8446 section 5.1.
     if let [0x15 | 0x16, 0x03, ..] = bytes {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use client::api::otlp::{AttributeValue, ExportTraceServiceRequest};
-use client::otlp::{ExporterOptions, OtlpTarget, SpanExporter};
+use client::otlp::{ExporterOptions, OtlpHeaders, OtlpTarget, SpanExporter};
 use client::spans::{SpanCounts, TRACEPARENT, TraceContext, Tracer, TracerOptions, limits};
 use client::{CallOptions, Channel, ChannelOptions, Metadata, StreamKey};
 use wire::Connection;
@@ -109,6 +109,7 @@ fn each_call_of_a_channel_has_a_span_that_says_how_it_ended() {
             target: OtlpTarget {
                 endpoint: format!("http://{collector}").parse().expect("a URL"),
                 tls: None,
+                headers: OtlpHeaders::default(),
             },
             service_name: "test".into(),
             scope: ("test", "1"),

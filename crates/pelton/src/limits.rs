@@ -34,6 +34,9 @@ pub const METRICS_FOLDERS_MS: u64 = 500;
 /// a year.
 pub const METRICS_BACKUPS: usize = 10_000;
 
+/// Bytes of a file with headers of exports: somewhat more than the headers may have, for comments.
+pub const OTLP_HEADER_FILE_BYTES: u64 = 16 << 10;
+
 /// Lines that one place in the program may log in [`LOG_PERIOD_MS`] at level info or above; more
 /// are left out, and counted. Stops what others can cause at will (scanners, broken clients) from
 /// filling the disk and hiding the rest.

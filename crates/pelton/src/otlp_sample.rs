@@ -16,6 +16,17 @@ const DIGITS: usize = 6;
 const WHOLE: u32 = 1_000_000;
 
 impl OtlpSample {
+    /// Returns it of a ratio from 0 to 1, to the nearest millionth that is not 0; `None`: it is
+    /// none.
+    pub fn of_ratio(ratio: f64) -> Option<OtlpSample> {
+        if !(0.0..=1.0).contains(&ratio) {
+            return None;
+        }
+        let least = u32::from(ratio > 0.0);
+        let millionths = (ratio * f64::from(WHOLE)).round() as u32;
+        Some(OtlpSample(millionths.clamp(least, WHOLE)))
+    }
+
     /// Returns whether it is 0.
     pub fn is_none(self) -> bool {
         self.0 == 0

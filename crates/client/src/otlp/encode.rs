@@ -1,11 +1,13 @@
 //! Spans as a request of OTLP.
 
+use std::borrow::Cow;
+
 use api::otlp::{
     AnyValue, Attribute, AttributeValue, ExportTraceServiceRequest, ExportedSpan,
     InstrumentationScope, Resource, ResourceSpans, ScopeSpans, SpanStatus, SpanStatusCode,
 };
 
-use crate::spans::{AttributeText, SpanAttribute, SpanRecord};
+use crate::spans::{AttributeText, SpanRecord};
 
 /// The semantic conventions that attributes follow: of them that of calls over gRPC.
 pub(super) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.39.0";
@@ -16,6 +18,9 @@ const HAS_IS_REMOTE: u32 = 0x100;
 /// The parent is in another process.
 const IS_REMOTE: u32 = 0x200;
 
+/// An attribute of the process that spans come from.
+pub type ResourceAttribute = (Cow<'static, str>, AttributeText);
+
 /// What the spans of a process come from.
 #[derive(Clone, Debug)]
 pub(super) struct SpanSource {
@@ -23,18 +28,23 @@ pub(super) struct SpanSource {
     /// Name and version of the program.
     pub scope: (&'static str, &'static str),
     /// What else is known of the process.
-    pub attributes: Vec<SpanAttribute>,
+    pub attributes: Vec<ResourceAttribute>,
 }
 
 /// Returns the bytes of a request with these spans.
 pub(super) fn request(source: &SpanSource, spans: &[SpanRecord]) -> Vec<u8> {
     let of_resource: Vec<Attribute<'_>> = [text_attribute("service.name", &source.service_name)]
         .into_iter()
-        .chain(source.attributes.iter().map(attribute))
+        .chain((source.attributes.iter()).map(|(key, value)| attribute(key, value)))
         .collect();
     let of_spans: Vec<Vec<Attribute<'_>>> = spans
         .iter()
-        .map(|span| span.attributes.iter().map(attribute).collect())
+        .map(|span| {
+            let attributes = span.attributes.iter();
+            attributes
+                .map(|(key, value)| attribute(key, value))
+                .collect()
+        })
         .collect();
     let spans: Vec<ExportedSpan<'_>> = spans
         .iter()
@@ -84,7 +94,7 @@ fn message<'a>(span: &'a SpanRecord, attributes: &'a [Attribute<'a>]) -> Exporte
     }
 }
 
-fn attribute((key, value): &SpanAttribute) -> Attribute<'_> {
+fn attribute<'a>(key: &'a str, value: &'a AttributeText) -> Attribute<'a> {
     match value {
         AttributeText::Text(text) => text_attribute(key, text),
         AttributeText::Number(number) => Attribute {
@@ -115,7 +125,7 @@ mod tests {
         let source = SpanSource {
             service_name: "shop".into(),
             scope: ("pelton", "1.2.3"),
-            attributes: vec![("process.pid", AttributeText::Number(7))],
+            attributes: vec![("process.pid".into(), AttributeText::Number(7))],
         };
         let mut call = span(1);
         call.add_call(wire::grpc::Code::Internal);

@@ -30,6 +30,12 @@ pub enum EndpointError {
          http://HOST:{DEFAULT_PORT}"
     )]
     HasPath(String),
+    /// There is a user in front of the host: what stands there may be a password, and is not shown.
+    #[error(
+        "the URL has something with @ in front of its host, which gRPC does not send: leave it \
+         out, and write what the collector knows you by into a header"
+    )]
+    HasUser,
     /// Host and port are none.
     #[error("`{0}` names no host and port: {1}")]
     BadAddress(String, AddressError),
@@ -56,8 +62,11 @@ impl FromStr for OtlpEndpoint {
             (None, Some(rest)) => (true, rest),
             (None, None) => return Err(EndpointError::OtherScheme(text.into())),
         };
+        if rest.contains('@') {
+            return Err(EndpointError::HasUser);
+        }
         let host = rest.strip_suffix('/').unwrap_or(rest);
-        if host.contains(['/', '?', '#', '@']) {
+        if host.contains(['/', '?', '#']) {
             return Err(EndpointError::HasPath(text.into()));
         }
         let address = match host.parse() {
@@ -111,11 +120,17 @@ mod tests {
             "http://",
             "http://host:x",
             "http://host:4318/v1/traces",
-            "http://user@host:4317",
             "http://unix:/tmp/x",
         ] {
             let message = read(text).expect_err(text);
             assert!(message.contains(text), "{message}");
         }
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        let message = read("https://me:s3cret@host:4317").expect_err("it has a user");
+        assert!(message.contains("write what the collector knows you by into a header"));
+        assert!(!message.contains("s3cret"), "{message}");
     }
 }

@@ -6,6 +6,8 @@ use api::otlp::{EXPORT, ExportTraceServiceResponse};
 use net::tls::ClientTls;
 
 use super::endpoint::OtlpEndpoint;
+use super::fault::ExportFault;
+use super::headers::OtlpHeaders;
 use super::retry::Retry;
 use crate::channel::{CallOptions, Channel, ChannelOptions};
 use crate::error::CallError;
@@ -18,6 +20,8 @@ pub struct OtlpTarget {
     pub endpoint: OtlpEndpoint,
     /// TLS, with [`APPLICATION`](crate::APPLICATION) in ALPN, if the endpoint has it.
     pub tls: Option<ClientTls>,
+    /// What goes with each export.
+    pub headers: OtlpHeaders,
 }
 
 /// What a collector says of an export that it took.
@@ -34,6 +38,7 @@ pub(super) struct TakenExport {
 #[error("{why}")]
 pub(super) struct ExportError {
     pub why: String,
+    pub fault: ExportFault,
     pub retry: Retry,
 }
 
@@ -69,6 +74,7 @@ impl Collector {
         };
         let connected = Channel::connect(self.target.endpoint.address(), &options);
         connected.map_err(|error| ExportError {
+            fault: ExportFault::of_connection(&error),
             why: error.to_string(),
             retry: Retry::Later,
         })
@@ -83,6 +89,7 @@ impl Collector {
     ) -> Result<Vec<u8>, CallError> {
         let options = CallOptions {
             deadline: Some(by),
+            metadata: self.target.headers.metadata(),
             ..CallOptions::default()
         };
         let answer = channel.unary(&format!("/{}", EXPORT.path), request, &options);
@@ -113,6 +120,7 @@ impl TakeExport for Collector {
             Ok(answer) => Ok(read(&answer)),
             Err(error) => Err(ExportError {
                 why: shortened(&error.to_string()),
+                fault: ExportFault::of_call(&error),
                 retry: Retry::of(&error),
             }),
         }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
-use super::encode::{self, SpanSource};
+use super::encode::{self, ResourceAttribute, SpanSource};
 use super::export::{Collector, ExportError, OtlpTarget, TakeExport, TakenExport};
+use super::fault::ExportFault;
 use super::retry::RetryPauses;
-use crate::spans::{BrokenOff, SpanAttribute, SpanBatch, SpanQueue, limits};
+use crate::spans::{BrokenOff, SpanBatch, SpanQueue, limits};
 
 /// How spans are exported.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub struct ExporterOptions {
     /// Name and version of the program.
     pub scope: (&'static str, &'static str),
     /// What else is known of the process that they come from.
-    pub attributes: Vec<SpanAttribute>,
+    pub attributes: Vec<ResourceAttribute>,
     /// By which pauses vary: drawn at random.
     pub seed: u64,
 }
@@ -30,6 +31,8 @@ pub enum ExportEvent<'a> {
     Failing {
         /// Why.
         why: &'a str,
+        /// What is wrong, as far as somebody can do something about it.
+        fault: ExportFault,
     },
     /// They go well again.
     Recovered {
@@ -198,7 +201,8 @@ impl<C: TakeExport> ExportLoop<C> {
         self.queue.note_failure(Some(&error.why));
         if self.fails.is_none() {
             self.fails = Some(self.dropped());
-            (self.observe)(ExportEvent::Failing { why: &error.why });
+            let (why, fault) = (&*error.why, error.fault);
+            (self.observe)(ExportEvent::Failing { why, fault });
         }
     }
 
@@ -266,6 +270,7 @@ mod tests {
                 }),
                 Err(retry) => Err(ExportError {
                     why: "away".into(),
+                    fault: ExportFault::NobodyListens,
                     retry,
                 }),
             }
@@ -331,7 +336,7 @@ mod tests {
         let (attempts, counts, events) = exported(3, &fates);
         assert_eq!(attempts, [2; 6]);
         assert_eq!((counts.sent, counts.export_failed), (6, 0));
-        let failing = "Failing { why: \"away\" }";
+        let failing = "Failing { why: \"away\", fault: NobodyListens }";
         let recovered = "Recovered { dropped: 0 }";
         assert_eq!(events, [failing, recovered, failing, recovered]);
     }
@@ -346,7 +351,8 @@ mod tests {
             assert_eq!(tried.len(), 2 * attempts + 1);
             assert_eq!((counts.sent, counts.export_failed), (2, 4));
             let recovered = "Recovered { dropped: 4 }";
-            assert_eq!(events, ["Failing { why: \"away\" }", recovered]);
+            let failing = "Failing { why: \"away\", fault: NobodyListens }";
+            assert_eq!(events, [failing, recovered]);
         }
     }
 

@@ -7,8 +7,13 @@ mod encode;
 mod endpoint;
 mod export;
 mod exporter;
+mod fault;
+mod headers;
 mod retry;
 
+pub use encode::ResourceAttribute;
 pub use endpoint::{EndpointError, OtlpEndpoint};
 pub use export::OtlpTarget;
 pub use exporter::{ExportEvent, ExporterOptions, SpanExporter, UnexportedReason, UnexportedSpans};
+pub use fault::ExportFault;
+pub use headers::{OtlpHeaderError, OtlpHeaders};

@@ -49,5 +49,17 @@ pub const SPAN_STOP_LOOK: Duration = Duration::from_millis(20);
 /// The largest answer of a collector that is read, in bytes: it has a number and a text.
 pub const SPAN_ANSWER_BYTES: usize = 64 << 10;
 
+/// Headers that go with each export: a key, and who somebody is.
+pub const SPAN_HEADERS: usize = 32;
+
+/// Bytes of their names and values: less than what collectors take with a request by default.
+pub const SPAN_HEADER_BYTES: usize = 4 << 10;
+
+/// Attributes of the process that spans come from. They go with each export.
+pub const SPAN_RESOURCE_ATTRIBUTES: usize = 64;
+
+/// Bytes of their keys and values.
+pub const SPAN_RESOURCE_BYTES: usize = 8 << 10;
+
 /// Characters of what a collector says that are reported.
 pub const SPAN_ERROR_CHARACTERS: usize = 300;

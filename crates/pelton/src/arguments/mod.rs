@@ -15,6 +15,7 @@ mod load_rate;
 mod load_services;
 mod number;
 mod other_tools;
+mod otlp;
 mod profile;
 mod promote;
 mod role;
@@ -52,6 +53,7 @@ pub use load_services::{
     GuploadLoadArguments, KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget,
     PingConnections, PingLoadArguments,
 };
+pub use otlp::{OtlpHeaderText, OtlpResourceAttribute};
 pub use profile::ProfileArguments;
 pub use promote::PromoteArguments;
 pub use role::{DropRoleArguments, ListRolesArguments, RoleCommand, SetRoleArguments};

@@ -13,6 +13,7 @@ use service::limits::FOLLOWERS_MAX;
 use super::client_auth::ClientAuth;
 use super::database::KindArgument;
 use super::number;
+use super::otlp::{OtlpHeaderText, OtlpResourceAttribute};
 use super::server_address::server_address;
 use crate::durability::Durability;
 use crate::listen::{ListenAddresses, OriginalPorts};
@@ -477,7 +478,8 @@ pub struct ServeArguments {
     /// or https://HOST:PORT [default: none are exported]
     ///
     /// Those of calls whose `traceparent` says that they are sampled. A collector that is away, or
-    /// too slow, costs spans and no calls.
+    /// too slow, costs spans and no calls. Without it, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or
+    /// OTEL_EXPORTER_OTLP_ENDPOINT counts, as do other variables of OpenTelemetry.
     #[arg(long, value_name = "URL", env = "PELTON_OTLP_ENDPOINT")]
     #[serde(default, deserialize_with = "from_text")]
     pub otlp_endpoint: Option<OtlpEndpoint>,
@@ -487,9 +489,38 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "PELTON_OTLP_CA")]
     pub otlp_ca: Option<PathBuf>,
 
+    /// Send this header with each export, such as the key that a hosted collector wants; may be
+    /// repeated
+    ///
+    /// Arguments are seen by all users of this machine: a secret stands better in the file of
+    /// --otlp-header-file, or in the variable. Without either, OTEL_EXPORTER_OTLP_TRACES_HEADERS or
+    /// OTEL_EXPORTER_OTLP_HEADERS counts.
+    #[arg(
+        long,
+        value_name = "NAME=VALUE",
+        env = "PELTON_OTLP_HEADER",
+        hide_env_values = true
+    )]
+    #[serde(default, deserialize_with = "from_texts")]
+    pub otlp_header: Option<Vec<OtlpHeaderText>>,
+
+    /// Read headers for exports from this file, NAME=VALUE in each line; lines that begin with #
+    /// say nothing
+    #[arg(long, value_name = "FILE", env = "PELTON_OTLP_HEADER_FILE")]
+    pub otlp_header_file: Option<PathBuf>,
+
     /// The name of the service under which spans are exported [default: pelton]
     #[arg(long, value_name = "NAME", env = "PELTON_OTLP_SERVICE_NAME")]
     pub otlp_service_name: Option<String>,
+
+    /// Say this of the server in each export, such as deployment.environment.name=staging; may be
+    /// repeated
+    ///
+    /// Stronger than what OTEL_RESOURCE_ATTRIBUTES says. service.version, service.instance.id,
+    /// host.name and process.pid are said unless they are given.
+    #[arg(long, value_name = "KEY=VALUE", env = "PELTON_OTLP_RESOURCE_ATTRIBUTE")]
+    #[serde(default, deserialize_with = "from_texts")]
+    pub otlp_resource_attribute: Option<Vec<OtlpResourceAttribute>>,
 
     /// Begin a trace of this share of the calls that come without `traceparent`: 0.01 is one of a
     /// hundred [default: 0]

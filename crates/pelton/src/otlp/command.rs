@@ -1,19 +1,22 @@
 //! Spans of the calls of a command: where the environment says so, as scripts have it.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use client::otlp::{ExportEvent, OtlpEndpoint, SpanExporter, UnexportedReason};
+use client::otlp::{ExportEvent, OtlpEndpoint, OtlpHeaders, SpanExporter, UnexportedReason};
 use client::spans::limits::SPAN_COMMAND_STOP_TIMEOUT;
 use client::spans::{TraceContext, Tracer, TracerOptions};
 
+use super::advice::{OF_COMMAND, advice};
+use super::header_file::add_headers;
 use super::{start_exporter, target};
-use crate::arguments::OutputFormat;
+use crate::arguments::{OtlpResourceAttribute, OutputFormat};
 use crate::exit::Failure;
 use crate::randomness::random;
 use crate::report;
+use crate::settings::OtelVariables;
 
 /// The variable with the collector, which is that of `pelton serve --otlp-endpoint`.
 const ENDPOINT_VARIABLE: &str = "PELTON_OTLP_ENDPOINT";
@@ -23,6 +26,15 @@ const CA_VARIABLE: &str = "PELTON_OTLP_CA";
 
 /// The variable with the name under which spans are exported.
 const SERVICE_NAME_VARIABLE: &str = "PELTON_OTLP_SERVICE_NAME";
+
+/// The variable with a header that goes with each export.
+const HEADER_VARIABLE: &str = "PELTON_OTLP_HEADER";
+
+/// The variable with the file of further ones.
+const HEADER_FILE_VARIABLE: &str = "PELTON_OTLP_HEADER_FILE";
+
+/// The variable with something that is said of the process.
+const ATTRIBUTE_VARIABLE: &str = "PELTON_OTLP_RESOURCE_ATTRIBUTE";
 
 /// That name, unless one is given: not that of the server.
 const SERVICE_NAME: &str = "pelton-client";
@@ -70,18 +82,63 @@ fn exporter(endpoint: &OsStr) -> Result<&'static SpanExporter, Failure> {
     let ca = variable(CA_VARIABLE).map(PathBuf::from);
     // Of a collector without TLS the variable may be there for others.
     let ca = ca.as_deref().filter(|_| endpoint.has_tls());
-    let target = target(&endpoint, (CA_VARIABLE, ca))?;
+    // What these leave open, the variables of OpenTelemetry say, without a word if they cannot be
+    // read: they may be meant for other programs.
+    let standard = OtelVariables::of_process().read();
+    let standard_ca = standard.ca.filter(|_| ca.is_none() && endpoint.has_tls());
+    let by_standard =
+        standard_ca.and_then(|(path, name)| target(&endpoint, (name, Some(&path))).ok());
+    let mut target = match by_standard {
+        Some(target) => target,
+        None => target(&endpoint, (CA_VARIABLE, ca))?,
+    };
+    target.headers = own_headers()?.unwrap_or(standard.headers);
     let name = variable(SERVICE_NAME_VARIABLE).map(|name| name.to_string_lossy().into_owned());
+    let name = name.or(standard.service_name.map(|(name, _)| name));
     let name = name.as_deref().unwrap_or(SERVICE_NAME);
+    let mut attributes = standard.attributes;
+    if let Some(text) = variable(ATTRIBUTE_VARIABLE) {
+        let wrong = |error| Failure::Usage(format!("the variable {ATTRIBUTE_VARIABLE}: {error}"));
+        let own: OtlpResourceAttribute = text.to_string_lossy().parse().map_err(wrong)?;
+        attributes.retain(|(key, _)| *key != own.key);
+        attributes.push((own.key, own.value));
+    }
     let told = endpoint.clone();
-    let started = start_exporter(target, name, move |event| note(&told, event))?;
+    let process = (name, &attributes[..]);
+    let started = start_exporter(target, process, move |event| note(&told, event))?;
     let (exporter, _) = EXPORTER.get_or_init(|| (started, endpoint));
     Ok(exporter)
 }
 
+/// Returns the headers of the variables of Pelton; `None`: they say nothing.
+fn own_headers() -> Result<Option<OtlpHeaders>, Failure> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let mut headers = OtlpHeaders::default();
+    let (text, file) = (variable(HEADER_VARIABLE), variable(HEADER_FILE_VARIABLE));
+    if text.is_none() && file.is_none() {
+        return Ok(None);
+    }
+    if let Some(text) = text {
+        let wrong = |why: &str| Failure::Usage(format!("the variable {HEADER_VARIABLE}: {why}"));
+        let text = text.to_str().unwrap_or_default();
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| wrong("it is no NAME=VALUE"))?;
+        let pushed = headers.push(name, value);
+        pushed.map_err(|error| wrong(&error.to_string()))?;
+    }
+    if let Some(path) = file {
+        add_headers(&mut headers, (HEADER_FILE_VARIABLE, Path::new(&path)))?;
+    }
+    Ok(Some(headers))
+}
+
 fn note(endpoint: &OtlpEndpoint, event: ExportEvent<'_>) {
     let failure = match event {
-        ExportEvent::Failing { why } => Some(format!("cannot be exported to {endpoint}: {why}")),
+        ExportEvent::Failing { why, fault } => {
+            let advice = advice(fault, endpoint, &OF_COMMAND);
+            Some(format!("cannot be exported to {endpoint}: {why}; {advice}"))
+        }
         ExportEvent::Rejecting { why, .. } => Some(format!("were refused by {endpoint}: {why}")),
         ExportEvent::Recovered { .. } => None,
     };
@@ -114,8 +171,8 @@ pub fn finish(format: OutputFormat) {
             (_, Some(failure)) => failure,
             (_, None) => "were too many to wait for an export".into(),
         };
-        let advice = "the command itself is not concerned; PELTON_OTLP_ENDPOINT says where a \
-                      collector listens";
+        let advice = "the command itself is not concerned; PELTON_OTLP_ENDPOINT has had them \
+                      exported";
         report::warn(
             &format!("spans of its calls ({dropped}) {why}; {advice}"),
             format,

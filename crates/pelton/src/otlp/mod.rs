@@ -1,6 +1,9 @@
 //! Spans of calls, exported by OTLP: of a server by its settings, of a command by its environment.
 
+mod advice;
 mod command;
+mod header_file;
+mod resource;
 mod sink;
 
 pub use command::{finish, tracer};
@@ -11,22 +14,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::otlp::{
-    ExportEvent, ExporterOptions, OtlpEndpoint, OtlpTarget, SpanExporter, UnexportedSpans,
+    ExportEvent, ExporterOptions, OtlpEndpoint, OtlpHeaders, OtlpTarget, SpanExporter,
+    UnexportedSpans,
 };
+use client::spans::SpanQueue;
 use client::spans::limits::SPANS_QUEUED;
-use client::spans::{AttributeText, SpanQueue};
 use client::tls::{ClientTls, ClientTlsOptions, Trust};
 use net::THREAD_LIMITS;
 use server::SpanRule;
 
 use crate::exit::Failure;
 use crate::randomness::random;
-use crate::settings::Settings;
+use crate::settings::{OWN_CA_NAME, OtlpSettings, Settings};
+use advice::{OF_SERVER, advice};
 use sink::SpanForwarder;
 
 /// What exports the spans of a server.
 pub struct ServerSpans {
     exporter: SpanExporter,
+    /// Where spans go, and why.
+    start_line: String,
 }
 
 impl ServerSpans {
@@ -39,17 +46,43 @@ impl ServerSpans {
         let Some(endpoint) = &settings.otlp.endpoint else {
             return Ok(None);
         };
-        let target = target(endpoint, ("--otlp-ca", settings.otlp.ca.as_deref()))?;
-        let shown = endpoint.to_string();
-        let exporter = start_exporter(target, &settings.otlp.service_name, move |event| {
-            log_event(&shown, event);
-        })?;
+        let otlp = &settings.otlp;
+        let mut target = match target(endpoint, (otlp.ca_name, otlp.ca.as_deref())) {
+            // The variable may be meant for other programs.
+            Err(error) if otlp.ca_name != OWN_CA_NAME => {
+                tracing::warn!("no spans are exported: {error}");
+                return Ok(None);
+            }
+            target => target?,
+        };
+        target.headers = otlp.headers.clone();
+        if let Some(path) = &otlp.header_file
+            && header_file::add_headers(&mut target.headers, ("--otlp-header-file", path))?
+        {
+            tracing::warn!(
+                "all users of this machine can read {}, and the headers in it: chmod 600 {0}",
+                path.display()
+            );
+        }
+        let has_headers = !target.headers.is_empty();
+        let process = (&*otlp.service_name, &otlp.attributes[..]);
+        let to = endpoint.clone();
+        let exporter = start_exporter(target, process, move |event| log_event(&to, event))?;
         config.spans = Some(SpanRule {
             sink: Arc::new(SpanForwarder(exporter.queue())),
             share: settings.otlp.sample.share(),
             seed: random(),
         });
-        Ok(Some(ServerSpans { exporter }))
+        let start_line = start_line(otlp, endpoint, has_headers);
+        Ok(Some(ServerSpans {
+            exporter,
+            start_line,
+        }))
+    }
+
+    /// Logs where spans go.
+    pub fn log_start(&self) {
+        tracing::info!("{}", self.start_line);
     }
 
     /// Returns where spans wait.
@@ -85,6 +118,7 @@ fn target(
     Ok(OtlpTarget {
         endpoint: endpoint.clone(),
         tls,
+        headers: OtlpHeaders::default(),
     })
 }
 
@@ -109,18 +143,34 @@ fn tls(named_by: &str, ca: Option<&Path>) -> Result<ClientTls, Failure> {
     })
 }
 
+/// Returns what is said at the start of a server that exports spans. It shows no headers.
+fn start_line(otlp: &OtlpSettings, endpoint: &OtlpEndpoint, has_headers: bool) -> String {
+    let others = match otlp.sample.is_none() {
+        true => "and of no others (--otlp-sample)".to_owned(),
+        false => format!("and of this share of the others: {}", otlp.sample),
+    };
+    let headers = match has_headers {
+        true => ", with headers of its own",
+        false => "",
+    };
+    format!(
+        "spans of calls are exported to {endpoint}{headers}, as {} says, under the name {}: of \
+         calls whose callers trace them, {others}",
+        otlp.source,
+        otlp.service_name.escape_debug()
+    )
+}
+
 fn start_exporter(
     target: OtlpTarget,
-    service_name: &str,
+    (service_name, attributes): (&str, &[(String, String)]),
     observe: impl Fn(ExportEvent<'_>) + Send + 'static,
 ) -> Result<SpanExporter, Failure> {
-    let pid = AttributeText::Number(std::process::id().into());
-    let version = AttributeText::Text(env!("CARGO_PKG_VERSION").into());
     let options = ExporterOptions {
         target,
         service_name: service_name.to_owned(),
         scope: ("pelton", env!("CARGO_PKG_VERSION")),
-        attributes: vec![("service.version", version), ("process.pid", pid)],
+        attributes: resource::attributes(attributes),
         seed: random(),
     };
     SpanExporter::start(options, observe).map_err(|error| {
@@ -132,12 +182,12 @@ fn start_exporter(
 }
 
 /// Logs what happens to exports.
-fn log_event(endpoint: &str, event: ExportEvent<'_>) {
+fn log_event(endpoint: &OtlpEndpoint, event: ExportEvent<'_>) {
     match event {
-        ExportEvent::Failing { why } => tracing::warn!(
-            "spans cannot be exported to {endpoint}: {why}; calls go on, and of their spans \
-             {SPANS_QUEUED} wait at most, others are dropped: see that a collector takes OTLP over \
-             gRPC there (--otlp-endpoint)"
+        ExportEvent::Failing { why, fault } => tracing::warn!(
+            "spans cannot be exported to {endpoint}: {why}; {}; calls go on, and of their spans \
+             {SPANS_QUEUED} wait at most, others are dropped",
+            advice(fault, endpoint, &OF_SERVER)
         ),
         ExportEvent::Recovered { dropped } => tracing::info!(
             "spans are exported to {endpoint} again; {dropped} were dropped meanwhile"

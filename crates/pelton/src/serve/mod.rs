@@ -135,7 +135,7 @@ pub fn serve_as(
         certificate.as_ref(),
     );
     init_admin.tell(server.first_admin());
-    log_start(&settings, &server, metrics_address);
+    log_start(&settings, &server, metrics_address, spans.as_ref());
     let renewal = role.begin(&settings, &server)?;
     let ended = run(server, spans.as_ref(), &settings);
     drop(pid_file);
@@ -165,7 +165,15 @@ fn check_descriptors(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// Puts into the log how the server runs, what it has found, and what an operator should look at.
-fn log_start(settings: &Settings, server: &Server, metrics: Option<SocketAddr>) {
+fn log_start(
+    settings: &Settings,
+    server: &Server,
+    metrics: Option<SocketAddr>,
+    spans: Option<&ServerSpans>,
+) {
+    if let Some(spans) = spans {
+        spans.log_start();
+    }
     if settings.driver == DriverChoice::Blocking {
         tracing::info!(
             "one thread per connection: {} calls compute at once (--threads)",

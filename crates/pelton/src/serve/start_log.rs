@@ -24,7 +24,9 @@ pub(super) fn log_settings(settings: &Settings) {
             None => tracing::debug!("setting {name} is not set"),
         }
     }
-    if let Some(warning) = warning_of_variables() {
+    let of_spans = settings.otlp.warnings.iter().cloned();
+    let of_spans = of_spans.chain(settings.otlp.warning_of_name());
+    for warning in warning_of_variables().into_iter().chain(of_spans) {
         tracing::warn!("{warning}");
     }
 }

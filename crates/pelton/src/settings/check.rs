@@ -60,26 +60,6 @@ impl Settings {
         }
     }
 
-    /// Whether what is said of the export of spans is of one that there is.
-    fn check_spans(&self) -> Result<(), SettingsError> {
-        let wrong = |text: &str| Err(SettingsError::Contradiction(text.into()));
-        match &self.otlp.endpoint {
-            None if self.otlp.ca.is_some() || !self.otlp.sample.is_none() => wrong(
-                "otlp-ca and otlp-sample say how spans are exported, and otlp-endpoint is not \
-                 given, so that none are: write otlp-endpoint with a URL such as \
-                 http://localhost:4317, or leave them out",
-            ),
-            Some(endpoint) if self.otlp.ca.is_some() && !endpoint.has_tls() => wrong(
-                "otlp-ca names authorities, and the collector of otlp-endpoint is reached without \
-                 TLS: write https:// in otlp-endpoint, or leave otlp-ca out",
-            ),
-            _ if self.otlp.service_name.trim().is_empty() => {
-                wrong("otlp-service-name is empty: write a name, or leave it out")
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Whether backups have a folder of their own: the data folder is the server's alone.
     fn check_backup_root(&self) -> Result<(), SettingsError> {
         match (self.folder(), &self.backup_root) {
@@ -135,6 +115,8 @@ impl Settings {
             ("client-ca", &self.client_ca),
             ("init-admin-file", &self.init_admin_file),
             ("admin-token-file", &self.admin_token_file),
+            ("otlp-ca", &self.otlp.ca),
+            ("otlp-header-file", &self.otlp.header_file),
         ];
         let is_empty = |path: &Option<PathBuf>| {
             (path.as_ref()).is_some_and(|path| path.as_os_str().is_empty())
@@ -298,7 +280,7 @@ impl Settings {
         self.check_kind()?;
         self.check_backup_root()?;
         self.check_slow_calls()?;
-        self.check_spans()?;
+        self.otlp.check()?;
         self.check_init_admin()?;
         self.check_follow()?;
         self.check_replicas_acked()?;

@@ -45,6 +45,21 @@ fn in_words(message: &str) -> String {
     format!("{before}there is no setting `{written}`; {what_to_do}")
 }
 
+/// Returns the message of the library, which shows the line. Where headers of exports stand in the
+/// file it does not, since they may be secrets: only where it is.
+fn shown(text: &str, error: &toml::de::Error) -> String {
+    let has_headers = text.lines().any(|line| {
+        let rest = line.trim_start().strip_prefix("otlp-header");
+        rest.is_some_and(|rest| !rest.starts_with("-file"))
+    });
+    if !has_headers {
+        return error.to_string();
+    }
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    format!("line {line}: {}", error.message())
+}
+
 /// The names that can stand in a file: those of the flags, but for the ones that say which file it
 /// is.
 fn names() -> Vec<String> {
@@ -79,7 +94,7 @@ impl SettingsFile {
         })?;
         let file = SettingsFile::parse(&text).map_err(|error| SettingsError::BadFile {
             path: path.clone(),
-            message: in_words(&error.to_string()),
+            message: in_words(&shown(&text, &error)),
         })?;
         Ok(SettingsFile {
             path: path.clone(),
@@ -116,5 +131,29 @@ impl SettingsFile {
             path: PathBuf::new(),
             text: text.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_no_header() {
+        let shown = |text: &str| {
+            let error = SettingsFile::parse(text).expect_err(text);
+            in_words(&super::shown(text, &error))
+        };
+        for (text, line) in [
+            ("threads = 1\notlp-header = \"x-key=s3cret\n", "line 2"),
+            ("otlp-header = [\n  'x=s3cret',\n  'y=s3cret\n]", "line 3"),
+            ("threads = 's3'\notlp-header = 'x=s3cret'", "line 1"),
+        ] {
+            let message = shown(text);
+            assert!(message.contains(line), "{message}");
+            assert!(!message.contains("s3cret"), "{message}");
+        }
+        let message = shown("otlp-header-file = '/x\nthreads = 1");
+        assert!(message.contains("otlp-header-file = '/x"), "{message}");
     }
 }

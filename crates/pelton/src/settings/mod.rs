@@ -5,13 +5,14 @@ mod check;
 mod environment;
 mod error;
 mod file;
+mod otel_variables;
 mod print;
+mod spans;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 
-use client::otlp::OtlpEndpoint;
 use net::Address;
 
 use crate::arguments::{
@@ -22,7 +23,6 @@ use crate::durability::Durability;
 use crate::limits::{KEEP_LOG_BYTES, REPLICAS_ACKED_TIMEOUT_MS};
 use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
-use crate::otlp_sample::OtlpSample;
 use crate::simulation::Simulation;
 use crate::size::{KeptAmount, MemoryLimit, Size, Span};
 pub use environment::{
@@ -31,6 +31,8 @@ pub use environment::{
 };
 pub use error::SettingsError;
 pub use file::SettingsFile;
+pub use otel_variables::OtelVariables;
+pub use spans::{OWN_CA_NAME, OtlpSettings};
 
 /// The port that Pelton listens on unless told otherwise: the year in which Pelton wheels had been
 /// around for a century.
@@ -45,9 +47,6 @@ pub const FORMAT_FILE: &str = "pelton-data";
 /// Share of the memory this process may use that keys and values may take by default, in percent.
 /// The rest is for connections, for the allocator's slack, and for whatever else runs there.
 const MEMORY_SHARE_PERCENT: u8 = 70;
-
-/// The name of the service under which spans are exported by default.
-const OTLP_SERVICE_NAME: &str = "pelton";
 
 /// How long a write waits for replicas by default.
 const ACKED_TIMEOUT: Span = Span {
@@ -135,34 +134,6 @@ pub struct Settings {
     pub log_level: LogLevel,
 }
 
-/// How the spans of calls are exported.
-#[derive(Clone, Debug)]
-pub struct OtlpSettings {
-    /// `None`: none are exported.
-    pub endpoint: Option<OtlpEndpoint>,
-    /// `None`: the authorities of the system.
-    pub ca: Option<PathBuf>,
-    pub service_name: String,
-    pub sample: OtlpSample,
-}
-
-impl OtlpSettings {
-    /// Flags and environment over the file over the defaults.
-    fn resolve(strong: &ServeArguments, given: &ServeArguments) -> OtlpSettings {
-        macro_rules! pick {
-            ($name:ident) => {
-                strong.$name.clone().or_else(|| given.$name.clone())
-            };
-        }
-        OtlpSettings {
-            endpoint: pick!(otlp_endpoint),
-            ca: pick!(otlp_ca),
-            service_name: pick!(otlp_service_name).unwrap_or(OTLP_SERVICE_NAME.into()),
-            sample: pick!(otlp_sample).unwrap_or_default(),
-        }
-    }
-}
-
 /// Where the certificate of a server comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum CertificateSource<'a> {
@@ -217,7 +188,8 @@ impl Settings {
     /// The settings that the arguments and the file they name make together, and that file.
     pub fn load(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), SettingsError> {
         let file = SettingsFile::read(arguments)?;
-        match Settings::resolve(arguments, &file) {
+        let variables = OtelVariables::of_process();
+        match Settings::resolve_with(arguments, &file, &variables) {
             Ok(settings) => Ok((settings, file)),
             Err(error) => Err(in_file(error, &file)),
         }
@@ -225,6 +197,21 @@ impl Settings {
 
     /// Flags and environment (which clap has put in order) over the file over the defaults.
     fn resolve(strong: &ServeArguments, file: &SettingsFile) -> Result<Settings, SettingsError> {
+        Settings::resolve_with(strong, file, &OtelVariables::default())
+    }
+
+    /// The same, with the variables of OpenTelemetry.
+    fn resolve_with(
+        strong: &ServeArguments,
+        file: &SettingsFile,
+        variables: &OtelVariables,
+    ) -> Result<Settings, SettingsError> {
+        let otlp = OtlpSettings::resolve(strong, &file.arguments, variables)?;
+        let settings = Settings::unchecked(strong, file, otlp);
+        settings.check().map(|()| settings)
+    }
+
+    fn unchecked(strong: &ServeArguments, file: &SettingsFile, otlp: OtlpSettings) -> Settings {
         let given = &file.arguments;
         macro_rules! pick {
             ($name:ident) => {
@@ -233,7 +220,7 @@ impl Settings {
         }
         let loops = net::LoopConfig::default();
         let driver = pick!(driver).unwrap_or(DriverChoice::EventLoop);
-        let settings = Settings {
+        Settings {
             listen: pick!(listen).map_or_else(default_listen, ListenAddresses::all),
             original_ports: pick!(original_ports),
             tls_cert: pick!(tls_cert),
@@ -288,11 +275,10 @@ impl Settings {
             metrics_listen: pick!(metrics_listen),
             slow_call: pick!(slow_call),
             slow_call_keys: pick!(slow_call_keys).unwrap_or(SlowCallKeysArgument::Length),
-            otlp: OtlpSettings::resolve(strong, given),
+            otlp,
             log_format: pick!(log_format).unwrap_or(LogFormat::Text),
             log_level: pick!(log_level).unwrap_or(LogLevel::Info),
-        };
-        settings.check().map(|()| settings)
+        }
     }
 
     /// The folder for what lasts; `None`: nothing does.

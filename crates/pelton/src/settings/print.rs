@@ -14,6 +14,8 @@ use super::{Settings, SettingsFile};
 pub enum SettingSource {
     Flag,
     Environment,
+    /// A variable of OpenTelemetry.
+    Variable(&'static str),
     File,
     Default,
 }
@@ -22,6 +24,9 @@ pub enum SettingSource {
 fn optional(value: &Option<impl fmt::Display>) -> Option<String> {
     (value.as_ref()).map(|value| format!("{:?}", value.to_string()))
 }
+
+/// What may be a secret, so that it is not printed in a form that could be read back.
+const HEADERS: &str = "otlp-header";
 
 /// A name that is too long for its line.
 const SERVER_NAME: &str = "follow-tls-server-name";
@@ -36,15 +41,29 @@ impl Settings {
     }
 
     /// Those of spans and of the log.
-    fn lines_of_spans_and_log(&self) -> [(&'static str, Option<String>); 6] {
+    fn lines_of_spans_and_log(&self) -> [(&'static str, Option<String>); 9] {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
+        let list = |texts: Vec<String>| {
+            let quoted = texts.iter().map(|text| format!("{text:?}"));
+            let quoted: Vec<_> = quoted.collect();
+            (!quoted.is_empty()).then(|| format!("[{}]", quoted.join(", ")))
+        };
+        let headers = self.otlp.headers.names().map(|name| format!("{name}=…"));
+        let attributes = self.otlp.attributes.iter();
+        let attributes = attributes.map(|(key, value)| format!("{key}={value}"));
         [
             ("otlp-endpoint", optional(&self.otlp.endpoint)),
             (
                 "otlp-ca",
                 optional(&self.otlp.ca.as_deref().map(Path::display)),
             ),
+            (HEADERS, list(headers.collect())),
+            (
+                "otlp-header-file",
+                optional(&self.otlp.header_file.as_deref().map(Path::display)),
+            ),
             ("otlp-service-name", text(&self.otlp.service_name)),
+            ("otlp-resource-attribute", list(attributes.collect())),
             ("otlp-sample", text(&self.otlp.sample)),
             ("log-format", text(&self.log_format)),
             ("log-level", text(&self.log_level)),
@@ -135,14 +154,24 @@ impl Settings {
     pub fn to_toml(&self, matches: &ArgMatches, file: &SettingsFile) -> String {
         let mut out = String::new();
         for (name, value) in self.lines() {
-            let source = source(name, matches, file);
+            let source = self.source(name, matches, file);
             let line = match value {
+                Some(value) if name == HEADERS => format!("# {name} = {value}"),
                 Some(value) => format!("{name} = {value}"),
                 None => format!("# {name} is not set"),
             };
             writeln!(out, "{line:<50} # {source}").expect("a String takes what is written");
         }
         out
+    }
+
+    /// Where the setting `name` comes from.
+    fn source(&self, name: &str, matches: &ArgMatches, file: &SettingsFile) -> SettingSource {
+        let variable = self.otlp.by_variables.iter().find(|(one, _)| *one == name);
+        match variable {
+            Some((_, variable)) => SettingSource::Variable(variable),
+            None => source(name, matches, file),
+        }
     }
 }
 
@@ -151,13 +180,14 @@ impl fmt::Display for SettingSource {
         f.write_str(match self {
             SettingSource::Flag => "flag",
             SettingSource::Environment => "environment",
+            SettingSource::Variable(name) => name,
             SettingSource::File => "file",
             SettingSource::Default => "default",
         })
     }
 }
 
-/// Where the setting `name` comes from.
+/// Where the setting `name` comes from, variables of OpenTelemetry aside.
 fn source(name: &str, matches: &ArgMatches, file: &SettingsFile) -> SettingSource {
     match matches.value_source(&name.replace('-', "_")) {
         Some(ValueSource::CommandLine) => SettingSource::Flag,
