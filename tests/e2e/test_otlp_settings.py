@@ -2,6 +2,7 @@
 variables that programs with OpenTelemetry have. What fails is said with what to do about it."""
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -12,9 +13,9 @@ import grpc
 import pytest
 from certificates import Authority
 from collector import CLIENT, SERVER, Collector, sampled
-from pelton.v1 import kv_pb2_grpc
+from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
-from server import Server, open_channel
+from server import Server, expect_status, open_channel, wait_until
 
 SECRET = "s3cret-of-a-customer"
 
@@ -262,13 +263,25 @@ def test_what_to_do_about_a_certificate_and_about_tls_that_was_left_out(binary, 
             collector.wait_for(1)
 
 
-def test_a_command_takes_no_collector_of_other_programs(
+def test_tracestate_is_kept_and_a_malformed_one_is_dropped(binary, collector):
+    with serving(binary, "--otlp-endpoint", collector.url) as (_, kv):
+        for number, (state, expected) in enumerate(
+            [("rojo=00f067aa0ba902b7,congo=t61", None), ("no list", ""), (None, "")], start=1
+        ):
+            own = [("tracestate", state)] if state else []
+            get(kv, sampled() + own)
+            span = collector.wait_for(number)[-1]
+            assert span.message.trace_state == (state if expected is None else expected)
+
+
+def test_a_command_passes_tracestate_on_and_takes_no_collector_of_other_programs(
     binary, collector
 ):
     trace, span = b"\xab" * 16, b"\xcd" * 8
     variables = {
         "PATH": os.environ["PATH"],
         "TRACEPARENT": f"00-{trace.hex()}-{span.hex()}-01",
+        "TRACESTATE": "a=1",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
         "OTEL_EXPORTER_OTLP_HEADERS": "x-key=1",
         "OTEL_RESOURCE_ATTRIBUTES": "team=shop",
@@ -284,11 +297,59 @@ def test_a_command_takes_no_collector_of_other_programs(
     with serving(binary, "--otlp-endpoint", collector.url) as (server, _):
         run(server)
         (served,) = collector.wait_for(1)
-        assert served.parent == span
+        assert (served.parent, served.message.trace_state) == (span, "a=1")
         collector.spans.clear()
         run(server, PELTON_OTLP_ENDPOINT=collector.url)
         (client,) = collector.wait_for(1, kind=CLIENT)
         (served,) = collector.wait_for(1, kind=SERVER)
-        assert served.parent == client.id
+        assert (served.parent, served.message.trace_state) == (client.id, "a=1")
+        assert client.message.trace_state == "a=1"
         assert client.resource["team"] == "shop"
         assert any(metadata.get("x-key") == "1" for metadata in collector.metadata)
+
+
+def test_calls_that_are_refused_have_spans_and_health_checks_begin_no_trace(binary, collector):
+    flags = ["--otlp-endpoint", collector.url, "--otlp-sample", "1"]
+    listen = ["127.0.0.1:0+anonymous=none"]
+    volatile = {"PELTON_DURABILITY": "volatile"}
+    with (
+        Server(
+            binary, *flags, "--init-admin", listen=listen, variables=volatile
+        ) as server,
+        open_channel(server.address) as channel,
+    ):
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        nothing = channel.unary_unary("/a.B/C")
+        for _ in range(2):
+            expect_status(grpc.StatusCode.UNAUTHENTICATED, lambda: get(kv))
+            expect_status(
+                grpc.StatusCode.UNIMPLEMENTED,
+                lambda: nothing(b"", metadata=sampled(), timeout=30),
+            )
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        health(b"", timeout=30)
+        health(b"", metadata=sampled(), timeout=30)
+        spans = collector.wait_for(5)
+        codes = [span.attributes["rpc.response.status_code"] for span in spans]
+        assert sorted(codes) == ["OK"] + ["UNAUTHENTICATED"] * 2 + ["UNIMPLEMENTED"] * 2
+        (unknown, _) = [span for span in spans if span.name == "_OTHER"]
+        assert unknown.attributes["rpc.method_original"] == "a.B/C"
+        assert {span.parent for span in spans} == {b"\xcd" * 8}
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_a_slow_call_names_its_trace(binary, collector, is_exported):
+    flags = ["--slow-call", "50ms", "--log-format", "json"]
+    flags += ["--otlp-endpoint", collector.url] if is_exported else []
+    with serving(binary, *flags) as (server, _), open_channel(server.address) as channel:
+        echo = echo_pb2_grpc.EchoStub(channel)
+        for metadata in (sampled(), sampled(flags="00")):
+            echo.Unary(echo_pb2.EchoRequest(delay_ms=60), metadata=metadata, timeout=30)
+        wait_until(lambda: server.log().count('"slow call"') == 2, message=server.log)
+        lines = [json.loads(line) for line in server.log().splitlines() if '"slow call"' in line]
+        traced, untraced = lines
+        assert "trace_id" not in untraced and "span_id" not in untraced, untraced
+        assert traced["trace_id"] == "ab" * 16, traced
+        # That of the caller, where the server makes none.
+        span = collector.wait_for(1)[0].id.hex() if is_exported else "cd" * 8
+        assert traced["span_id"] == span, traced

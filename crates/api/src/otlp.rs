@@ -95,6 +95,8 @@ protobuf::message! {
         1 trace_id: bytes,
         /// 8 bytes.
         2 span_id: bytes,
+        /// The list of `tracestate` of W3C Trace Context.
+        3 trace_state: string,
         /// 8 bytes; empty: it is the first span of its trace.
         4 parent_span_id: bytes,
         /// The field `name`.

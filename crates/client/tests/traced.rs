@@ -122,6 +122,7 @@ fn each_call_of_a_channel_has_a_span_that_says_how_it_ended() {
     let tracer = Tracer::new(TracerOptions {
         spans: Some(exporter.queue()),
         parent: None,
+        parent_state: None,
         seed: 8,
         unix_ns: || 1_000,
     });

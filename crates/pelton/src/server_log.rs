@@ -112,6 +112,8 @@ impl server::Log for ServerLog {
             identity = call.caller.name(),
             peer = call.peer.to_string(),
             status = call.code.name(),
+            trace_id = call.traced.map(|traced| traced.trace.to_string()),
+            span_id = call.traced.map(|traced| traced.span.to_string()),
             took_us = us(call.took_ns),
             queue_us = us(call.phases.queue_ns),
             read_us = us(call.phases.read_ns),

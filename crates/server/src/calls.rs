@@ -242,7 +242,11 @@ impl CallTable {
         rpc.begin_call();
         self.counts.begin(method, proved.key);
         if let Some(slow) = &mut self.slow {
-            slow.begin(id.index, (&rpc.connection, rpc.received_ns), now_ns);
+            slow.begin(
+                (id.index, method),
+                (&rpc.connection, rpc.received_ns),
+                now_ns,
+            );
         }
         id
     }

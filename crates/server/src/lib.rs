@@ -110,7 +110,7 @@ pub use crate::replica::Replica;
 use crate::settings::LoopSettings;
 pub use crate::settings::{Detail, FailedCall, Log, SilentLog};
 pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRule};
-pub use crate::spans::{CallSpan, SampledShare, SpanRule, SpanSink};
+pub use crate::spans::{CallSpan, SampledShare, SpanMethod, SpanRule, SpanSink};
 use crate::storage::OpenStorage;
 pub use crate::storage::Storage;
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};

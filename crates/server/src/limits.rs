@@ -451,6 +451,14 @@ pub const SLOW_CALLS_BURST: u64 = 20;
 /// thousand must not be made slower by the log. Those left out are counted in the next line.
 pub const SLOW_CALL_INTERVAL_MS: u64 = 100;
 
+/// Spans at once of calls that are refused before they begin. Who may not call can send what is
+/// refused as fast as it likes, and must not take the place that spans of others wait in; further
+/// ones are counted by metrics alone. Of each loop.
+pub const REFUSED_SPANS_BURST: u64 = 20;
+
+/// And one more each time so many milliseconds are over.
+pub const REFUSED_SPAN_INTERVAL_MS: u64 = 100;
+
 /// Bytes of a key that come into the slow-call log, if they are wanted there at all.
 pub const SLOW_CALL_KEY_BYTES: usize = 32;
 

@@ -152,8 +152,10 @@ impl Log for Keep {
         let (database, key) = (call.database, call.key_prefix);
         self.say(format!(
             "{method:?} of {database:?} {key:?} by {} was slow, {took_ns} ns: {code:?}, \
-             {suppressed}",
-            call.caller.name()
+             {suppressed}{}",
+            call.caller.name(),
+            call.traced
+                .map_or(String::new(), |traced| format!(", of {}", traced.value()))
         ));
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use net::PeerAddress;
 use service::{Code, Method};
+use wire::grpc::TraceContext;
 
 use crate::audit_record::AuditCaller;
 use crate::limits;
@@ -61,6 +62,9 @@ pub struct SlowCall<'a> {
     pub peer: &'a PeerAddress,
     /// How it ended.
     pub code: Code,
+    /// The trace, and the span of the call, or that of its caller if the server makes none; `None`:
+    /// it is not traced.
+    pub traced: Option<TraceContext>,
     /// From the last byte of its request to when its answer was handed to the socket.
     pub took_ns: u64,
     /// What of that it waited for.

@@ -11,7 +11,6 @@ use service::identities::{IdentityKey, IdentityTable};
 use service::request_subject::RequestSubject;
 use service::{CallKind, Code, Method};
 use wire::StreamKey;
-use wire::grpc::TRACEPARENT;
 
 use crate::audit_record::AuditCaller;
 use crate::clock::LoopClock;
@@ -19,7 +18,7 @@ use crate::limits;
 use crate::rpc_connection::RpcConnection;
 use crate::settings::{Log, LoopSettings};
 use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallLog, SlowCallRule};
-use crate::spans::{CallSpan, RunningSpan, SpanSampler, SpanSink};
+use crate::spans::{CallSpan, CallerTrace, RunningSpan, SpanMethod, SpanSampler, SpanSink};
 
 /// What a call waits for between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,14 +163,17 @@ impl SlowCalls {
     #[inline(never)]
     pub fn begin(
         &mut self,
-        slot: u32,
+        (slot, method): (u32, Method),
         (connection, received_ns): (&RpcConnection, u64),
         now_ns: u64,
     ) {
-        let span = self.sampler.as_mut().and_then(|sampler| {
-            let traceparent = connection.head().get_single(TRACEPARENT.as_bytes());
-            sampler.sample(traceparent, received_ns.min(now_ns))
-        });
+        let caller = CallerTrace::of(&connection.head());
+        let began_ns = received_ns.min(now_ns);
+        let span = match &mut self.sampler {
+            Some(sampler) => sampler.sample(caller, method, began_ns),
+            // For the slow-call log alone.
+            None => caller.into_span(began_ns),
+        };
         self.begin_with(slot, span, now_ns);
     }
 
@@ -271,6 +273,33 @@ impl SlowCalls {
         }
     }
 
+    /// A call of a method or path is refused before it begins: hands its span over if it has one.
+    /// The head is the last one of `connection`, whose bytes were read last at `received_ns`.
+    #[cold]
+    pub fn refused(
+        &mut self,
+        (method, code): (SpanMethod<'_>, Code),
+        (connection, received_ns): (&RpcConnection, u64),
+        to: SlowCallSink<'_>,
+        peer: &PeerAddress,
+        now_ns: u64,
+    ) {
+        let (Some(sampler), Some(sink)) = (&mut self.sampler, to.spans) else {
+            return;
+        };
+        let caller = CallerTrace::of(&connection.head());
+        if let Some(span) = sampler.refused(caller, received_ns.min(now_ns), now_ns) {
+            to.record(
+                sink,
+                &span,
+                (method, None),
+                peer,
+                (code, PhaseTimes::default()),
+                now_ns,
+            );
+        }
+    }
+
     /// A call has ended: logs it if it was slow, hands its span over if it has one, and keeps it in
     /// view if its answer waits.
     #[cold]
@@ -346,23 +375,48 @@ impl SlowCallSink<'_> {
     #[cold]
     fn take(self, peer: &PeerAddress, ended: &EndedSlowCall, now_ns: u64) {
         if let (Some(sink), Some(span)) = (self.spans, &ended.call.span) {
-            let end_unix_ns = self.clock.wall_us().saturating_mul(1_000);
-            let took_ns = now_ns.saturating_sub(span.began_ns);
-            sink.record(&CallSpan {
-                context: span.context,
-                parent: span.parent,
-                method: ended.method,
-                database: ended.call.database.as_deref(),
+            let called = (
+                SpanMethod::Known(ended.method),
+                ended.call.database.as_deref(),
+            );
+            self.record(
+                sink,
+                span,
+                called,
                 peer,
-                code: ended.code,
-                start_unix_ns: end_unix_ns.saturating_sub(took_ns),
-                end_unix_ns,
-                phases: ended.call.phases,
-            });
+                (ended.code, ended.call.phases),
+                now_ns,
+            );
         }
         if let Some(all) = self.all.filter(|_| ended.may_be_slow) {
             self.log_call(all, peer, ended, now_ns);
         }
+    }
+
+    /// Hands a span over.
+    fn record(
+        self,
+        sink: &dyn SpanSink,
+        span: &RunningSpan,
+        (method, database): (SpanMethod<'_>, Option<&str>),
+        peer: &PeerAddress,
+        (code, phases): (Code, PhaseTimes),
+        now_ns: u64,
+    ) {
+        let end_unix_ns = self.clock.wall_us().saturating_mul(1_000);
+        let took_ns = now_ns.saturating_sub(span.began_ns);
+        sink.record(&CallSpan {
+            context: span.context,
+            trace_state: span.trace_state.as_ref(),
+            parent: span.parent,
+            method,
+            database,
+            peer,
+            code,
+            start_unix_ns: end_unix_ns.saturating_sub(took_ns),
+            end_unix_ns,
+            phases,
+        });
     }
 
     /// Logs a call if it was slow.
@@ -386,6 +440,7 @@ impl SlowCallSink<'_> {
             caller: AuditCaller::of(self.identities.get_former(ended.identity)),
             peer,
             code: ended.code,
+            traced: call.span.as_ref().map(|span| span.context),
             took_ns,
             phases: call.phases,
             suppressed,
@@ -492,6 +547,29 @@ mod tests {
                 _ => vec!["EchoUnary of None None by (anonymous) was slow, 10000000 ns: Ok, 0"; 2],
             };
             assert_eq!(slow(&pair), expected);
+        }
+    }
+
+    #[test]
+    fn a_slow_call_names_its_trace_also_if_no_spans_are_made() {
+        let mut pair = Pair::with_slow_calls(RULE);
+        let caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let unsampled = caller.replace("-01", "-00");
+        for (value, expected) in [
+            (Some(caller), format!("Ok, 0, of {caller}")),
+            (Some(unsampled.as_str()), "Ok, 0".to_owned()),
+            (Some("nonsense"), "Ok, 0".to_owned()),
+            (None, "Ok, 0".to_owned()),
+        ] {
+            pair.call_traced("/pelton.v1.Echo/Unary", &[0x18, 10], value);
+            pair.turn();
+            pair.now_ns += 10 * MS;
+            pair.turn();
+            let lines = slow(&pair);
+            assert!(
+                lines.len() == 1 && lines[0].ends_with(&expected),
+                "{lines:?}"
+            );
         }
     }
 

@@ -9,9 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::PeerAddress;
+use service::method::Access;
 use service::{Code, Method};
-use wire::grpc::{SpanId, TraceContext, TraceIdSource};
+use wire::Head;
+use wire::grpc::{SpanId, TRACEPARENT, TRACESTATE, TraceContext, TraceIdSource, TraceState};
 
+use crate::limits;
+use crate::pace::{Pace, Rate};
 use crate::slow_call_record::PhaseTimes;
 
 /// A call that has ended, as one part of a trace.
@@ -21,8 +25,10 @@ pub struct CallSpan<'a> {
     pub context: TraceContext,
     /// The span of the caller; `None`: the trace begins here.
     pub parent: Option<SpanId>,
+    /// What tracing systems say of the trace to each other, as it came.
+    pub trace_state: Option<&'a TraceState>,
     /// The method.
-    pub method: Method,
+    pub method: SpanMethod<'a>,
     /// The name of its database as the caller wrote it, empty for the default one; `None`: it names
     /// none.
     pub database: Option<&'a str>,
@@ -36,6 +42,15 @@ pub struct CallSpan<'a> {
     pub end_unix_ns: u64,
     /// What of that it waited for.
     pub phases: PhaseTimes,
+}
+
+/// What was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanMethod<'a> {
+    /// A method that the server knows.
+    Known(Method),
+    /// The path of one that there is not, shortened and without tokens.
+    Unknown(&'a str),
 }
 
 /// Where spans go. Event loops call it: it must not wait.
@@ -93,6 +108,7 @@ impl Spans {
         SpanSampler {
             ids: TraceIdSource::new(seed ^ number.rotate_left(32)),
             share: self.rule.share,
+            refused: Pace::default(),
         }
     }
 }
@@ -102,40 +118,118 @@ impl Spans {
 pub(crate) struct SpanSampler {
     ids: TraceIdSource,
     share: SampledShare,
+    /// Calls that were refused before they began, and have spans.
+    refused: Pace,
 }
 
 /// The span of a call that runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RunningSpan {
     pub context: TraceContext,
+    pub trace_state: Option<TraceState>,
     pub parent: Option<SpanId>,
     /// When the head of the call was read.
     pub began_ns: u64,
 }
 
+/// What the head of a call says of its trace.
+#[derive(Debug, Default)]
+pub(crate) struct CallerTrace {
+    context: Option<TraceContext>,
+    state: Option<TraceState>,
+}
+
+impl CallerTrace {
+    /// Reads it. A malformed `traceparent` counts as none (W3C Trace Context, section 4.3), and so
+    /// do several; without one that is sampled `tracestate` is not looked for.
+    pub fn of(head: &Head<'_>) -> CallerTrace {
+        let value = head.get_single(TRACEPARENT.as_bytes());
+        let context = value.and_then(TraceContext::parse);
+        let states = head
+            .fields()
+            .filter(|(key, _)| *key == TRACESTATE.as_bytes());
+        let is_sampled = context.is_some_and(|context| context.is_sampled());
+        let state = is_sampled.then(|| TraceState::read(states.map(|(_, value)| value)));
+        CallerTrace {
+            context,
+            state: state.flatten(),
+        }
+    }
+
+    fn sampled(&self) -> Option<TraceContext> {
+        self.context.filter(TraceContext::is_sampled)
+    }
+
+    /// Returns the span of the caller in the place of one of the call, of which none is made.
+    pub fn into_span(self, began_ns: u64) -> Option<RunningSpan> {
+        Some(RunningSpan {
+            context: self.sampled()?,
+            trace_state: None,
+            parent: None,
+            began_ns,
+        })
+    }
+}
+
 impl SpanSampler {
-    /// Returns the span of a call with this `traceparent`, of which the head was read at
-    /// `began_ns`; `None`: it has none. A malformed value counts as none (W3C Trace Context,
-    /// section 4.3), and so do several.
-    pub fn sample(&mut self, traceparent: Option<&[u8]>, began_ns: u64) -> Option<RunningSpan> {
-        let caller = traceparent.and_then(TraceContext::parse);
-        let (trace, parent) = match caller {
-            Some(caller) if caller.is_sampled() => (caller.trace, Some(caller.span)),
+    /// Returns the span of a call of a method, of which the head was read at `began_ns`; `None`: it
+    /// has none. No trace begins of calls that only look whether the server is there.
+    pub fn sample(
+        &mut self,
+        caller: CallerTrace,
+        method: Method,
+        began_ns: u64,
+    ) -> Option<RunningSpan> {
+        let (trace, parent) = match caller.context {
+            Some(context) if context.is_sampled() => (context.trace, Some(context.span)),
             Some(_) => return None,
-            None if self.is_drawn() => (self.ids.next_trace(), None),
+            None if !is_open(method) && self.is_drawn() => (self.ids.next_trace(), None),
             None => return None,
         };
         Some(RunningSpan {
             context: TraceContext::sampled(trace, self.ids.next_span()),
+            trace_state: caller.state,
             parent,
             began_ns,
         })
     }
 
+    /// Returns the span of a call that is refused before it begins, if its caller traces it, and
+    /// not too many others were refused before.
+    pub fn refused(
+        &mut self,
+        caller: CallerTrace,
+        began_ns: u64,
+        now_ns: u64,
+    ) -> Option<RunningSpan> {
+        let context = caller.sampled()?;
+        if !self.refused.may(SpanSampler::REFUSED, now_ns) {
+            return None;
+        }
+        self.refused.push(SpanSampler::REFUSED, now_ns);
+        Some(RunningSpan {
+            context: TraceContext::sampled(context.trace, self.ids.next_span()),
+            trace_state: caller.state,
+            parent: Some(context.span),
+            began_ns,
+        })
+    }
+
+    const REFUSED: Rate = Rate {
+        burst: limits::REFUSED_SPANS_BURST,
+        interval_ms: limits::REFUSED_SPAN_INTERVAL_MS,
+    };
+
     fn is_drawn(&mut self) -> bool {
         let SampledShare(share) = self.share;
         share > 0 && (self.ids.next_number() >> 32) <= u64::from(share)
     }
+}
+
+/// Returns whether everybody may call a method: those that look again and again whether a server is
+/// there.
+fn is_open(method: Method) -> bool {
+    method.entry().access == Access::Open
 }
 
 #[cfg(test)]
@@ -157,6 +251,7 @@ mod tests {
     struct KeptSpan {
         context: TraceContext,
         parent: Option<SpanId>,
+        trace_state: Option<String>,
         text: String,
         took_ns: u64,
         phases: PhaseTimes,
@@ -170,7 +265,14 @@ mod tests {
             self.0.lock().expect("one thread").push(KeptSpan {
                 context: span.context,
                 parent: span.parent,
-                text: format!("{:?} of {:?}: {:?}", span.method, span.database, span.code),
+                text: {
+                    let method = match span.method {
+                        SpanMethod::Known(method) => format!("{method:?}"),
+                        SpanMethod::Unknown(path) => path.to_owned(),
+                    };
+                    format!("{method} of {:?}: {:?}", span.database, span.code)
+                },
+                trace_state: span.trace_state.map(ToString::to_string),
                 took_ns: span.end_unix_ns - span.start_unix_ns,
                 phases: span.phases,
             });
@@ -244,6 +346,75 @@ mod tests {
     }
 
     #[test]
+    fn what_tracing_systems_say_is_kept_unless_it_is_malformed() {
+        let (keep, mut pair) = pair(0);
+        for (fields, expected) in [
+            (
+                &[("tracestate", "a=1"), ("tracestate", "b=2")][..],
+                Some("a=1,b=2"),
+            ),
+            (&[("tracestate", "nonsense")], None),
+            (&[], None),
+        ] {
+            let parent = [(TRACEPARENT, SAMPLED)];
+            let fields: Vec<_> = parent.iter().chain(fields).copied().collect();
+            pair.call_with_fields(ECHO, &fields, b"", true);
+            pair.turn();
+            let spans = keep.take();
+            assert_eq!(spans.len(), 1);
+            assert_eq!(spans[0].trace_state.as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn no_trace_begins_of_calls_that_look_whether_the_server_is_there() {
+        let (keep, mut pair) = pair(u32::MAX);
+        let health = "/grpc.health.v1.Health/Check";
+        for value in [None, Some(SAMPLED), None] {
+            pair.call_traced(health, b"", value);
+            pair.turn();
+        }
+        let spans = keep.take();
+        assert_eq!(spans.len(), 1);
+        assert!(spans[0].parent.is_some(), "its caller traces it");
+    }
+
+    #[test]
+    fn a_call_that_is_refused_has_a_span_if_its_caller_traces_it() {
+        let (keep, mut pair) = pair(u32::MAX);
+        for _ in 0..2 {
+            for value in [Some(SAMPLED), Some(UNSAMPLED), None] {
+                pair.call_traced("/a.B/C", b"", value);
+                pair.turn();
+            }
+            let spans = keep.take();
+            assert_eq!(spans.len(), 1, "{spans:?}");
+            assert_eq!(spans[0].text, "/a.B/C of None: Unimplemented");
+            let caller = TraceContext::parse(SAMPLED.as_bytes()).expect("it is one");
+            assert_eq!(spans[0].parent, Some(caller.span));
+            assert_eq!(spans[0].context.trace, caller.trace);
+        }
+    }
+
+    #[test]
+    fn spans_of_calls_that_are_refused_are_bounded_and_leave_others_alone() {
+        let (keep, mut pair) = pair(0);
+        let most = usize::try_from(limits::REFUSED_SPANS_BURST).expect("few");
+        for _ in 0..2 {
+            for _ in 0..most + 5 {
+                pair.call_traced("/a.B/C", b"", Some(SAMPLED));
+                pair.turn();
+            }
+            assert_eq!(keep.take().len(), most);
+            pair.call_traced(ECHO, b"", Some(SAMPLED));
+            pair.turn();
+            assert_eq!(keep.texts(), ["EchoUnary of None: Ok"]);
+            pair.now_ns += limits::REFUSED_SPAN_INTERVAL_MS * limits::REFUSED_SPANS_BURST * MS;
+            pair.turn();
+        }
+    }
+
+    #[test]
     fn of_a_share_of_the_others_a_trace_begins() {
         let (keep, mut pair) = pair(u32::MAX);
         for value in [None, Some("00-nonsense"), Some(UNSAMPLED)] {
@@ -261,7 +432,10 @@ mod tests {
 
         let (_, rule) = rule(u32::MAX / 4);
         let mut sampler = Spans::new(rule).sampler();
-        let drawn = (0..4_000).filter(|_| sampler.sample(None, 0).is_some());
+        let drawn = (0..4_000).filter(|_| {
+            let caller = CallerTrace::default();
+            sampler.sample(caller, Method::Get, 0).is_some()
+        });
         assert!((900..1_100).contains(&drawn.count()));
     }
 
@@ -273,7 +447,11 @@ mod tests {
         for _ in 0..8 {
             let mut sampler = spans.sampler();
             for _ in 0..50 {
-                let span = sampler.sample(Some(SAMPLED.as_bytes()), 0);
+                let caller = CallerTrace {
+                    context: TraceContext::parse(SAMPLED.as_bytes()),
+                    state: None,
+                };
+                let span = sampler.sample(caller, Method::Get, 0);
                 ids.push(span.expect("it is sampled").context.span);
             }
         }

@@ -385,3 +385,10 @@ pub const MAX_SHOWN_PATH_BYTES: usize = 256;
 
 /// Bytes of what a peer sent that are repeated to it in an error text.
 pub const MAX_SHOWN_BYTES: usize = 64;
+
+/// Bytes of `tracestate` that are passed on with a trace: as many as W3C Trace Context asks for at
+/// least. A longer list is dropped, since callers choose what stands in it, and spans hold it.
+pub const TRACE_STATE_BYTES: usize = 512;
+
+/// Members of it: more are not allowed by W3C Trace Context.
+pub const TRACE_STATE_MEMBERS: usize = 32;

@@ -1,7 +1,7 @@
 //! Spans of the calls of a channel.
 
 use net::Address;
-use wire::grpc::{Code, Metadata, TRACEPARENT, TraceContext};
+use wire::grpc::{Code, Metadata};
 
 use super::Channel;
 use crate::core::CallEventKind;
@@ -31,9 +31,7 @@ impl Channel {
     /// those that were given. If they name a parent, it is that of the span.
     pub(super) fn begin_span(&mut self, path: &str, given: Option<&Metadata>) -> Option<Metadata> {
         let tracing = self.tracing.as_deref_mut()?;
-        let parent = given.and_then(|metadata| metadata.get(TRACEPARENT));
-        let parent = parent.and_then(TraceContext::parse);
-        let span = tracing.tracer.begin(path, &tracing.server, parent);
+        let span = tracing.tracer.begin_call(path, &tracing.server, given);
         let metadata = span.metadata(given);
         tracing.span = Some(span);
         metadata

@@ -7,7 +7,7 @@ use api::otlp::{
     InstrumentationScope, Resource, ResourceSpans, ScopeSpans, SpanStatus, SpanStatusCode,
 };
 
-use crate::spans::{AttributeText, SpanRecord};
+use crate::spans::{AttributeText, SpanRecord, TraceState};
 
 /// The semantic conventions that attributes follow: of them that of calls over gRPC.
 pub(super) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.39.0";
@@ -80,6 +80,7 @@ fn message<'a>(span: &'a SpanRecord, attributes: &'a [Attribute<'a>]) -> Exporte
     ExportedSpan {
         trace_id: span.context.trace.bytes(),
         span_id: span.context.span.bytes(),
+        trace_state: span.trace_state.as_ref().map_or("", TraceState::as_str),
         parent_span_id: span.parent.as_ref().map_or(&[], |parent| parent.bytes()),
         name: &span.name,
         kind: span.kind.number(),
@@ -131,6 +132,7 @@ mod tests {
         call.add_call(wire::grpc::Code::Internal);
         let root = SpanRecord {
             parent: None,
+            trace_state: TraceState::read([&b"a=1"[..]].into_iter()),
             ..span(2)
         };
         let spans = [call, root];
@@ -156,5 +158,6 @@ mod tests {
         assert_eq!(found[0].attributes.len(), 4);
         assert_eq!((found[1].flags, found[1].parent_span_id), (1, &[][..]));
         assert_eq!(found[1].status, None);
+        assert_eq!((found[0].trace_state, found[1].trace_state), ("", "a=1"));
     }
 }

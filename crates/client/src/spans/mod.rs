@@ -18,4 +18,6 @@ pub use queue::{SpanCounts, SpanQueue};
 pub(crate) use span::tests::span as example_span;
 pub use span::{AttributeText, SpanAttribute, SpanRecord};
 pub use tracer::{ClientSpan, Tracer, TracerOptions};
-pub use wire::grpc::{SpanId, TRACEPARENT, TraceContext, TraceId, TraceIdSource};
+pub use wire::grpc::{
+    SpanId, TRACEPARENT, TRACESTATE, TraceContext, TraceId, TraceIdSource, TraceState,
+};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use api::otlp::SpanKind;
-use wire::grpc::{Code, SpanId, TraceContext};
+use wire::grpc::{Code, SpanId, TraceContext, TraceState};
 
 /// What an attribute says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub type SpanAttribute = (&'static str, AttributeText);
 pub struct SpanRecord {
     /// The trace, and the span itself.
     pub context: TraceContext,
+    /// What tracing systems say of the trace to each other.
+    pub trace_state: Option<TraceState>,
     /// The span of which it is a part; `None`: the trace begins here.
     pub parent: Option<SpanId>,
     /// Whether the parent is in another process; of a span without one it says nothing.
@@ -53,6 +55,7 @@ impl SpanRecord {
         });
         size_of::<SpanRecord>()
             + text(&self.name)
+            + (self.trace_state.as_ref()).map_or(0, |state| state.as_str().len())
             + self.attributes.capacity() * size_of::<SpanAttribute>()
             + of_values.sum::<usize>()
     }
@@ -116,6 +119,7 @@ pub(crate) mod tests {
         let mut ids = TraceIdSource::new(number);
         SpanRecord {
             context: TraceContext::sampled(ids.next_trace(), ids.next_span()),
+            trace_state: None,
             parent: Some(ids.next_span()),
             has_remote_parent: true,
             kind: SpanKind::Server,
@@ -162,5 +166,8 @@ pub(crate) mod tests {
         let text = "d".repeat(1_000);
         (span.attributes).push(("pelton.database", AttributeText::Text(text.into())));
         assert!(span.memory_bytes() >= before + 1_000 + size_of::<SpanAttribute>());
+        let before = span.memory_bytes();
+        span.trace_state = TraceState::read([&b"a=1"[..]].into_iter());
+        assert_eq!(span.memory_bytes(), before + 3);
     }
 }

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::otlp::SpanKind;
 use net::Address;
-use wire::grpc::{Code, Metadata, TRACEPARENT, TraceContext, TraceIdSource};
+use wire::grpc::{
+    Code, Metadata, TRACEPARENT, TRACESTATE, TraceContext, TraceIdSource, TraceState,
+};
 
 use super::queue::SpanQueue;
 use super::span::{AttributeText, SpanRecord};
@@ -16,6 +18,8 @@ pub struct TracerOptions {
     pub spans: Option<SpanQueue>,
     /// The span of which calls are parts that have no other parent; `None`: each is a trace.
     pub parent: Option<TraceContext>,
+    /// What came with it in `tracestate`.
+    pub parent_state: Option<TraceState>,
     /// From which ids are made: drawn at random.
     pub seed: u64,
     /// Returns the time, in nanoseconds since 1970.
@@ -32,6 +36,7 @@ pub struct Tracer {
 struct SharedTracer {
     spans: Option<SpanQueue>,
     parent: Option<TraceContext>,
+    parent_state: Option<TraceState>,
     ids: Mutex<TraceIdSource>,
     unix_ns: fn() -> u64,
 }
@@ -43,6 +48,7 @@ impl Tracer {
             shared: Arc::new(SharedTracer {
                 spans: options.spans,
                 parent: options.parent,
+                parent_state: options.parent_state,
                 ids: Mutex::new(TraceIdSource::new(options.seed)),
                 unix_ns: options.unix_ns,
             }),
@@ -53,12 +59,37 @@ impl Tracer {
     /// `parent` takes the place of that of the tracer. If the parent is not sampled, there is no
     /// span, and the parent is passed on.
     pub fn begin(&self, path: &str, server: &Address, parent: Option<TraceContext>) -> ClientSpan {
+        self.begin_with(path, server, (parent, None))
+    }
+
+    /// The same; the parent, and what tracing systems say of its trace, are those that the metadata
+    /// of the call name, if they name one.
+    pub fn begin_call(&self, path: &str, server: &Address, given: Option<&Metadata>) -> ClientSpan {
+        let parent = given.and_then(|metadata| metadata.get(TRACEPARENT));
+        let parent = parent.and_then(TraceContext::parse);
+        let fields = given.into_iter().flat_map(Metadata::iter);
+        let states = fields.filter(|(key, _)| *key == TRACESTATE);
+        let state = TraceState::read(states.map(|(_, value)| value));
+        self.begin_with(path, server, (parent, state))
+    }
+
+    fn begin_with(
+        &self,
+        path: &str,
+        server: &Address,
+        (parent, state): (Option<TraceContext>, Option<TraceState>),
+    ) -> ClientSpan {
         let shared = &*self.shared;
+        let trace_state = match parent {
+            Some(_) => state,
+            None => shared.parent.and(shared.parent_state.clone()),
+        };
         let parent = parent.or(shared.parent);
         let is_recorded = parent.is_none_or(|parent| parent.is_sampled());
         let Some(spans) = shared.spans.as_ref().filter(|_| is_recorded) else {
             return ClientSpan {
                 context: parent,
+                trace_state,
                 recorded: None,
             };
         };
@@ -70,6 +101,7 @@ impl Tracer {
         let name = path.strip_prefix('/').unwrap_or(path).to_owned();
         let record = SpanRecord {
             context,
+            trace_state: trace_state.clone(),
             parent: parent.map(|parent| parent.span),
             has_remote_parent: false,
             kind: SpanKind::Client,
@@ -81,6 +113,7 @@ impl Tracer {
         };
         ClientSpan {
             context: Some(context),
+            trace_state,
             recorded: Some(Box::new(RecordedSpan {
                 record,
                 spans: spans.clone(),
@@ -112,6 +145,7 @@ fn server_attributes(server: &Address) -> Vec<(&'static str, AttributeText)> {
 #[must_use = "the span ends when this is dropped"]
 pub struct ClientSpan {
     context: Option<TraceContext>,
+    trace_state: Option<TraceState>,
     recorded: Option<Box<RecordedSpan>>,
 }
 
@@ -129,17 +163,18 @@ impl ClientSpan {
         self.context
     }
 
-    /// Returns the metadata of the call: `given`, with `traceparent` if the server is told
-    /// something.
+    /// Returns the metadata of the call: `given`, with `traceparent`, and `tracestate` if there is
+    /// one, if the server is told something.
     pub fn metadata(&self, given: Option<&Metadata>) -> Option<Metadata> {
         let value = self.context?.value();
         let mut metadata = given.cloned().unwrap_or_default();
-        let there = metadata.iter().position(|(key, _)| key == TRACEPARENT);
-        let set = match there {
-            Some(index) => metadata.set_text(index, value.as_bytes()),
-            None => metadata.push_ascii(TRACEPARENT, value),
-        };
-        set.is_ok().then_some(metadata)
+        let is_set = set(&mut metadata, TRACEPARENT, &value);
+        // That of several fields stands there in as many.
+        let states = metadata.iter().filter(|(key, _)| *key == TRACESTATE);
+        if let Some(state) = self.trace_state.as_ref().filter(|_| states.count() < 2) {
+            set(&mut metadata, TRACESTATE, state.as_str());
+        }
+        is_set.then_some(metadata)
     }
 
     /// The call has ended with this code.
@@ -148,6 +183,17 @@ impl ClientSpan {
             recorded.code = code;
         }
     }
+}
+
+/// Puts a value into the place of the first of its key, or behind all. Returns whether it may stand
+/// there.
+fn set(metadata: &mut Metadata, key: &'static str, value: &str) -> bool {
+    let there = metadata.iter().position(|(one, _)| one == key);
+    let set = match there {
+        Some(index) => metadata.set_text(index, value.as_bytes()),
+        None => metadata.push_ascii(key, value),
+    };
+    set.is_ok()
 }
 
 impl Drop for ClientSpan {
@@ -177,9 +223,46 @@ mod tests {
         Tracer::new(TracerOptions {
             spans: spans.cloned(),
             parent,
+            parent_state: state("of=tracer"),
             seed: 7,
             unix_ns: || 1_000,
         })
+    }
+
+    fn state(list: &str) -> Option<TraceState> {
+        TraceState::read([list.as_bytes()].into_iter())
+    }
+
+    #[test]
+    fn what_tracing_systems_say_is_that_of_the_parent() {
+        let queue = SpanQueue::default();
+        let own = tracer(Some(&queue), parent(CALLER));
+        let mut given = Metadata::new();
+        given.push_ascii(TRACEPARENT, CALLER).expect("valid");
+        let without = given.clone();
+        given.push_ascii(TRACESTATE, "of=call").expect("valid");
+        for (tracer, given, expected) in [
+            (&own, None, Some("of=tracer")),
+            (&own, Some(&given), Some("of=call")),
+            (&own, Some(&without), None),
+            (&tracer(Some(&queue), None), None, None),
+            (&tracer(None, parent(CALLER)), None, Some("of=tracer")),
+        ] {
+            let span = tracer.begin_call("/a.B/C", &server(), given);
+            let told = span.metadata(given).expect("something is said");
+            let value = told
+                .get(TRACESTATE)
+                .map(|value| str::from_utf8(value).expect("ASCII"));
+            assert_eq!(value, expected);
+            let is_recorded = span.recorded.is_some();
+            drop(span);
+            if is_recorded {
+                let [record] = &taken(&queue)[..] else {
+                    panic!("one span")
+                };
+                assert_eq!(record.trace_state, expected.and_then(state));
+            }
+        }
     }
 
     fn server() -> Address {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use client::otlp::{ExportEvent, OtlpEndpoint, OtlpHeaders, SpanExporter, UnexportedReason};
 use client::spans::limits::SPAN_COMMAND_STOP_TIMEOUT;
-use client::spans::{TraceContext, Tracer, TracerOptions};
+use client::spans::{TraceContext, TraceState, Tracer, TracerOptions};
 
 use super::advice::{OF_COMMAND, advice};
 use super::header_file::add_headers;
@@ -43,6 +43,9 @@ const SERVICE_NAME: &str = "pelton-client";
 /// set it.
 const PARENT_VARIABLE: &str = "TRACEPARENT";
 
+/// The variable with what tracing systems say of that span's trace.
+const PARENT_STATE_VARIABLE: &str = "TRACESTATE";
+
 /// What exports the spans of this process, and where to.
 static EXPORTER: OnceLock<(SpanExporter, OtlpEndpoint)> = OnceLock::new();
 
@@ -57,6 +60,7 @@ pub fn tracer() -> Result<Option<Tracer>, Failure> {
     let parent = std::env::var_os(PARENT_VARIABLE);
     // What is malformed counts as not there: W3C Trace Context, section 4.3.
     let parent = parent.and_then(|value| TraceContext::parse(value.as_encoded_bytes()));
+    let state = std::env::var_os(PARENT_STATE_VARIABLE);
     let endpoint = std::env::var_os(ENDPOINT_VARIABLE).filter(|value| !value.is_empty());
     let exporter = endpoint.map(|endpoint| exporter(&endpoint)).transpose()?;
     if parent.is_none() && exporter.is_none() {
@@ -65,6 +69,8 @@ pub fn tracer() -> Result<Option<Tracer>, Failure> {
     Ok(Some(Tracer::new(TracerOptions {
         spans: exporter.map(SpanExporter::queue),
         parent,
+        parent_state: state
+            .and_then(|value| TraceState::read([value.as_encoded_bytes()].into_iter())),
         seed: random(),
         unix_ns,
     })))

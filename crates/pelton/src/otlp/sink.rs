@@ -2,7 +2,7 @@
 
 use client::spans::{AttributeText, SpanAttribute, SpanKind, SpanQueue, SpanRecord};
 use net::PeerAddress;
-use server::{CallSpan, PhaseTimes, SpanSink};
+use server::{CallSpan, PhaseTimes, SpanMethod, SpanSink};
 
 /// Hands spans over to an exporter.
 pub struct SpanForwarder(pub SpanQueue);
@@ -10,22 +10,36 @@ pub struct SpanForwarder(pub SpanQueue);
 /// Attributes that a span has at most.
 const ATTRIBUTES: usize = 12;
 
+/// The name of a method that there is not (semantic conventions for RPC: a name that a caller
+/// chose would make names without number).
+const UNKNOWN_METHOD: &str = "_OTHER";
+
 impl SpanSink for SpanForwarder {
     fn record(&self, span: &CallSpan<'_>) {
         let mut record = SpanRecord {
             context: span.context,
+            trace_state: span.trace_state.cloned(),
             parent: span.parent,
             has_remote_parent: true,
             kind: SpanKind::Server,
-            name: span.method.label().into(),
+            name: match span.method {
+                SpanMethod::Known(method) => method.label().into(),
+                SpanMethod::Unknown(_) => UNKNOWN_METHOD.into(),
+            },
             start_unix_ns: span.start_unix_ns,
             end_unix_ns: span.end_unix_ns,
             attributes: Vec::with_capacity(ATTRIBUTES),
             is_error: false,
         };
-        match span.method.is_plain() {
-            true => record.set_code(span.code),
-            false => record.add_call(span.code),
+        match span.method {
+            SpanMethod::Known(method) if method.is_plain() => record.set_code(span.code),
+            SpanMethod::Known(_) => record.add_call(span.code),
+            SpanMethod::Unknown(path) => {
+                record.add_call(span.code);
+                let path = path.strip_prefix('/').unwrap_or(path);
+                let path = AttributeText::Text(path.to_owned().into());
+                record.attributes.push(("rpc.method_original", path));
+            }
         }
         add_peer(&mut record.attributes, span.peer);
         if let Some(database) = span.database {

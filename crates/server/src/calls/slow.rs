@@ -1,10 +1,13 @@
 //! What the table of calls notes for the slow-call log, and for spans.
 
+use service::Code;
+
 use super::CallTable;
 use crate::actions::StepContext;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
 use crate::slow_calls::{SlowCallEnd, SlowCallSink, SlowCalls, WaitCause};
+use crate::spans::SpanMethod;
 
 /// Returns what tracks a call, if somebody wants to know of it.
 #[inline]
@@ -68,6 +71,22 @@ impl CallTable {
             false => WaitCause::Other,
         };
         slow.waits(id.index, cause, context.clock.read_ns());
+    }
+
+    /// Hands over the span of a call that is refused before it begins, if it is traced. Its head is
+    /// the last one of its connection.
+    #[cold]
+    pub fn note_refused(
+        &mut self,
+        context: &StepContext,
+        rpc: &RpcState,
+        refused: (SpanMethod<'_>, Code),
+    ) {
+        if let Some(slow) = &mut self.slow {
+            let head = (&rpc.connection, rpc.received_ns);
+            let now_ns = context.clock.read_ns();
+            slow.refused(refused, head, sink(context), &rpc.link.address, now_ns);
+        }
     }
 
     /// Logs slow calls, and hands over spans of those, whose answers were taken since, or, if the

@@ -23,6 +23,7 @@ use crate::peer_identity::Proved;
 use crate::plain::{self, FixedResponse};
 use crate::rpc_connection::RpcConnection;
 use crate::settings::FailedCall;
+use crate::spans::SpanMethod;
 use crate::wrong_tokens::RefusedWhen;
 
 impl LoopState {
@@ -54,7 +55,7 @@ impl LoopState {
             return self.refuse_unknown(rpc, io, stream);
         };
         if let Err(reason) = self.admit(rpc) {
-            let status = self.refusal(&rpc.link, method, reason);
+            let status = self.refusal(rpc, method, reason);
             return rpc.stream(stream, &mut io.output).finish(status);
         }
         let found = {
@@ -122,6 +123,9 @@ impl LoopState {
         } = refused;
         self.calls.figures().refused(reason);
         self.log_refusal(&rpc.link, method, &status);
+        let called = SpanMethod::Known(method);
+        self.calls
+            .note_refused(&self.context, rpc, (called, status.code()));
         if audit::is_denial(status.code()) {
             let detail = match shown {
                 Some(shown) => format!("{} ({shown})", status.message()),
@@ -177,6 +181,10 @@ impl LoopState {
             message: "there is no such method",
             peer: &rpc.link.address,
         });
+        let path = lossy(path);
+        let called = SpanMethod::Unknown(&path);
+        self.calls
+            .note_refused(&self.context, rpc, (called, status.code()));
         if let Some(framed) = rpc.connection.as_framed() {
             let has_service = service::method::has_service(framed.head().path());
             return framed.finish_unknown(stream, &mut io.output, has_service);
@@ -199,15 +207,22 @@ impl LoopState {
             "{path} has streams, which this protocol has not: call it over gRPC"
         ));
         self.log_refusal(&rpc.link, method, &status);
+        let called = SpanMethod::Known(method);
+        self.calls
+            .note_refused(&self.context, rpc, (called, status.code()));
         rpc.stream(stream, &mut io.output).finish(status);
     }
 
-    /// Counts and logs a call that may not begin. Returns the status that ends it.
+    /// Counts and logs a call that may not begin, and hands its span over. Returns the status that
+    /// ends it.
     #[cold]
-    fn refusal(&self, link: &Link, method: Method, reason: ShedFor) -> Status {
+    fn refusal(&mut self, rpc: &RpcState, method: Method, reason: ShedFor) -> Status {
         self.calls.figures().refused(reason.into());
         let status = admission::status(reason);
-        self.log_refusal(link, method, &status);
+        self.log_refusal(&rpc.link, method, &status);
+        let called = SpanMethod::Known(method);
+        self.calls
+            .note_refused(&self.context, rpc, (called, status.code()));
         status
     }
 
@@ -249,7 +264,7 @@ impl LoopState {
         end: bool,
     ) {
         if let Err(reason) = self.admit(rpc) {
-            let status = self.refusal(&rpc.link, method, reason);
+            let status = self.refusal(rpc, method, reason);
             let mut stream = rpc.stream(stream, &mut io.output);
             return match reason {
                 ShedFor::Buffers | ShedFor::RunningCalls => plain::shed(&mut stream),

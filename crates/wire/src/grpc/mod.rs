@@ -9,6 +9,7 @@ pub mod metadata;
 pub mod status;
 pub mod timeout;
 pub mod trace_context;
+pub mod trace_state;
 
 pub use compression::{AcceptedEncodings, Deflater, Encoding, InflateError, Inflater};
 pub use message::{DeframeStep, Deframer, MessageError, PREFIX_BYTES};
@@ -16,3 +17,4 @@ pub use metadata::{Metadata, MetadataError};
 pub use status::{Code, Status};
 pub use timeout::{BadTimeout, TimeoutValue};
 pub use trace_context::{SpanId, TRACEPARENT, TraceContext, TraceId, TraceIdSource};
+pub use trace_state::{TRACESTATE, TraceState};

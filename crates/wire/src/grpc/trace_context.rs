@@ -1,6 +1,8 @@
 //! Which trace a call belongs to: the field `traceparent` of W3C Trace Context
 //! (<https://www.w3.org/TR/trace-context/>, section 3.2), and ids of traces and spans.
 
+use std::fmt;
+
 /// The key of the metadata that say which trace a call belongs to.
 pub const TRACEPARENT: &str = "traceparent";
 
@@ -101,6 +103,18 @@ impl TraceContext {
     }
 }
 
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// Reads twice as many digits, which are of lower case (section 3.2: `HEXDIGLC`).
 fn hex_bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
@@ -185,6 +199,8 @@ mod tests {
         assert_eq!(context.span.bytes()[6..], [0x02, 0xb7]);
         assert!(context.is_sampled());
         assert_eq!(context.value(), VALUE);
+        let shown = format!("00-{}-{}-01", context.trace, context.span);
+        assert_eq!(shown, VALUE);
         let unsampled = VALUE.replace("-01", "-00");
         let context = TraceContext::parse(unsampled.as_bytes()).expect("it is one");
         assert!(!context.is_sampled());
