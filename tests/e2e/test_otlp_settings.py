@@ -18,6 +18,7 @@ from pelton.v1 import kv_pb2 as pb
 from server import Server, expect_status, open_channel, wait_until
 
 SECRET = "s3cret-of-a-customer"
+OWN = {"PELTON_OTLP_ENDPOINT": "http://127.0.0.1:4317"}
 
 
 @contextlib.contextmanager
@@ -143,6 +144,12 @@ def test_no_secret_of_a_header_is_printed(binary, tmp_path):
     printed = run("config", "print", "--config", str(config))
     assert '# otlp-header = ["x-key=…"]' in printed.stdout, printed
     assert SECRET not in printed.stdout + printed.stderr
+    missing = run("config", "check", PELTON_OTLP_HEADER_FILE="/nowhere/at/all", **OWN)
+    assert missing.returncode not in (0, 2), missing
+    assert "--otlp-header-file: cannot read /nowhere/at/all" in missing.stderr, missing
+    warned = run("config", "check", OTEL_RESOURCE_ATTRIBUTES="nonsense", **OWN)
+    assert warned.returncode == 0, warned
+    assert "OTEL_RESOURCE_ATTRIBUTES is passed over" in warned.stderr, warned
     for words in (["serve", "--help"], ["serve", "--otlp-header", SECRET]):
         done = run(*words, PELTON_OTLP_HEADER=f"x-key={SECRET}")
         assert SECRET not in done.stdout + done.stderr, done

@@ -260,6 +260,7 @@ fn run(
         Command::Config(ConfigCommand::Check(arguments)) => {
             let (settings, _) = load_settings(arguments)?;
             certificate::ServerCertificate::check(&settings)?;
+            otlp::check(&settings)?;
             Ok(Exit::Done)
         }
     }
@@ -284,11 +285,12 @@ fn run_role(command: &RoleCommand) -> Result<Exit, Failure> {
 
 /// Loads the settings to look at them, and warns of variables that are none.
 fn load_settings(arguments: &ServeArguments) -> Result<(Settings, SettingsFile), Failure> {
-    let loaded = Settings::load(arguments)?;
-    if let Some(warning) = warning_of_variables() {
+    let (settings, file) = Settings::load(arguments)?;
+    let of_spans = settings.otlp.warnings();
+    for warning in warning_of_variables().into_iter().chain(of_spans) {
         note(format_args!("pelton: {warning}"));
     }
-    Ok(loaded)
+    Ok((settings, file))
 }
 
 fn print_config(arguments: &ServeArguments, matches: &ArgMatches) -> Result<Exit, Failure> {

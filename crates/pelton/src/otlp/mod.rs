@@ -47,7 +47,7 @@ impl ServerSpans {
             return Ok(None);
         };
         let otlp = &settings.otlp;
-        let mut target = match target(endpoint, (otlp.ca_name, otlp.ca.as_deref())) {
+        let target = match server_target(otlp, endpoint) {
             // The variable may be meant for other programs.
             Err(error) if otlp.ca_name != OWN_CA_NAME => {
                 tracing::warn!("no spans are exported: {error}");
@@ -55,15 +55,6 @@ impl ServerSpans {
             }
             target => target?,
         };
-        target.headers = otlp.headers.clone();
-        if let Some(path) = &otlp.header_file
-            && header_file::add_headers(&mut target.headers, ("--otlp-header-file", path))?
-        {
-            tracing::warn!(
-                "all users of this machine can read {}, and the headers in it: chmod 600 {0}",
-                path.display()
-            );
-        }
         let has_headers = !target.headers.is_empty();
         let process = (&*otlp.service_name, &otlp.attributes[..]);
         let to = endpoint.clone();
@@ -96,6 +87,28 @@ impl ServerSpans {
             tracing::warn!("{count} spans were dropped at the end: {why}");
         }
     }
+}
+
+/// Checks the files that say how spans are exported.
+pub fn check(settings: &Settings) -> Result<(), Failure> {
+    let otlp = &settings.otlp;
+    let target = otlp.endpoint.as_ref().map(|to| server_target(otlp, to));
+    target.transpose().map(|_| ())
+}
+
+/// Returns how a server reaches its collector.
+fn server_target(otlp: &OtlpSettings, endpoint: &OtlpEndpoint) -> Result<OtlpTarget, Failure> {
+    let mut target = target(endpoint, (otlp.ca_name, otlp.ca.as_deref()))?;
+    target.headers = otlp.headers.clone();
+    if let Some(path) = &otlp.header_file
+        && header_file::add_headers(&mut target.headers, ("--otlp-header-file", path))?
+    {
+        tracing::warn!(
+            "all users of this machine can read {}, and the headers in it: chmod 600 {0}",
+            path.display()
+        );
+    }
+    Ok(target)
 }
 
 /// Returns how a collector is reached. `ca`: the file with the authorities that it is believed by,

@@ -24,8 +24,7 @@ pub(super) fn log_settings(settings: &Settings) {
             None => tracing::debug!("setting {name} is not set"),
         }
     }
-    let of_spans = settings.otlp.warnings.iter().cloned();
-    let of_spans = of_spans.chain(settings.otlp.warning_of_name());
+    let of_spans = settings.otlp.warnings();
     for warning in warning_of_variables().into_iter().chain(of_spans) {
         tracing::warn!("{warning}");
     }

@@ -41,7 +41,7 @@ pub struct OtlpSettings {
     /// Settings that variables of OpenTelemetry have said, with these.
     pub by_variables: Vec<(&'static str, &'static str)>,
     /// What to say of these variables.
-    pub warnings: Vec<String>,
+    warnings: Vec<String>,
     /// Something names a collector, in whatever form.
     pub(super) has_endpoint: bool,
 }
@@ -265,8 +265,14 @@ impl OtlpSettings {
         Ok(())
     }
 
+    /// Returns what to say of what is passed over.
+    pub fn warnings(&self) -> Vec<String> {
+        let of_variables = self.warnings.iter().cloned();
+        of_variables.chain(self.warning_of_name()).collect()
+    }
+
     /// Returns what to say where a name is given for what is not exported.
-    pub fn warning_of_name(&self) -> Option<String> {
+    fn warning_of_name(&self) -> Option<String> {
         let is_own = |setting| !self.by_variables.iter().any(|(one, _)| *one == setting);
         let has_name = self.service_name != OTLP_SERVICE_NAME && is_own("otlp-service-name");
         let has_attributes = !self.attributes.is_empty() && is_own("otlp-resource-attribute");
