@@ -1,0 +1,154 @@
+//! A channel: where it leads, and the pool of connections that it makes when it is first used.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use client::{CallError, EndpointStatistics, NotBegun, PoolStage, SharedPool};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::method::NativeMethod;
+use crate::outcome::Outcome;
+use crate::presence::{OfProcess, detached};
+use crate::settings::ChannelSettings;
+
+/// Returns what a mutex holds; a panic while it was locked has changed nothing halfway.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a channel and its calls share.
+pub(crate) struct ChannelCore {
+    settings: ChannelSettings,
+    /// Locked only with the lock of the interpreter, so that no fork finds it locked.
+    pool: Mutex<Option<OfProcess<SharedPool>>>,
+    is_closed: AtomicBool,
+}
+
+impl ChannelCore {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Returns the pool of this process, which the first call makes: that waits for the resolver.
+    ///
+    /// # Errors
+    /// `ValueError` if the channel was closed. The inner error is the outcome of a call that cannot
+    /// begin.
+    pub(crate) fn pool(&self, py: Python<'_>) -> PyResult<Result<SharedPool, Outcome>> {
+        if self.is_closed() {
+            return Err(PyValueError::new_err(
+                "Cannot invoke RPC on closed channel!",
+            ));
+        }
+        if let Some(pool) = lock(&self.pool).as_ref().and_then(OfProcess::get) {
+            return Ok(Ok(pool.clone()));
+        }
+        let made = detached(py, || {
+            let addresses = self.settings.addresses.as_ref().map_err(String::clone)?;
+            let options = self.settings.options.clone();
+            SharedPool::new(addresses, options, random_seed()).map_err(|error| error.to_string())
+        });
+        let made = match made {
+            Some(Ok(made)) => made,
+            Some(Err(reason)) => return Ok(Err(unreachable(reason))),
+            None => return Ok(Err(Outcome::of_exit())),
+        };
+        let mut pool = lock(&self.pool);
+        if let Some(pool) = pool.as_ref().and_then(OfProcess::get) {
+            // Another thread was faster.
+            return Ok(Ok(pool.clone()));
+        }
+        *pool = Some(OfProcess::new(made.clone()));
+        Ok(Ok(made))
+    }
+}
+
+/// Another one for each pool: `RandomState` is seeded by the system.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+fn unreachable(reason: String) -> Outcome {
+    let error = CallError::NotBegun(NotBegun::Unreachable { reason });
+    Outcome::failed(&error, false, client::Metadata::new())
+}
+
+/// A channel of bytes.
+#[pyclass(frozen, module = "pelton_grpc._native")]
+pub(crate) struct NativeChannel {
+    core: Arc<ChannelCore>,
+}
+
+#[pymethods]
+impl NativeChannel {
+    #[new]
+    fn new(settings: &ChannelSettings) -> NativeChannel {
+        NativeChannel {
+            core: Arc::new(ChannelCore {
+                settings: settings.clone(),
+                pool: Mutex::new(None),
+                is_closed: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Returns what makes calls of one method.
+    fn method(&self, path: String) -> NativeMethod {
+        NativeMethod::new(Arc::clone(&self.core), path)
+    }
+
+    /// Ends all calls, and takes no new ones.
+    fn close(&self, py: Python<'_>) {
+        self.core.is_closed.store(true, Ordering::SeqCst);
+        let pool = lock(&self.core.pool).take();
+        py.detach(|| {
+            if let Some(pool) = pool.as_ref().and_then(OfProcess::get) {
+                pool.close(Duration::ZERO);
+            }
+            drop(pool);
+        });
+    }
+
+    /// Returns the state of the channel as gRPC numbers it. A channel that was not used is idle;
+    /// `connects`: it is used from now on.
+    fn connectivity(&self, py: Python<'_>, connects: bool) -> u8 {
+        if self.core.is_closed() {
+            return SHUTDOWN;
+        }
+        let is_made = lock(&self.core.pool)
+            .as_ref()
+            .is_some_and(|pool| pool.get().is_some());
+        if !is_made && !connects {
+            return IDLE;
+        }
+        match self.core.pool(py) {
+            Ok(Ok(pool)) => detached(py, move || state_of(&pool)).unwrap_or(SHUTDOWN),
+            Ok(Err(_)) => TRANSIENT_FAILURE,
+            // It was closed meanwhile.
+            Err(_) => SHUTDOWN,
+        }
+    }
+}
+
+/// The states of a channel (gRPC documentation, "gRPC Connectivity Semantics and API").
+const IDLE: u8 = 0;
+const CONNECTING: u8 = 1;
+const READY: u8 = 2;
+const TRANSIENT_FAILURE: u8 = 3;
+const SHUTDOWN: u8 = 4;
+
+fn state_of(pool: &SharedPool) -> u8 {
+    let statistics = pool.statistics();
+    let mut connections = statistics.connections.iter();
+    let has_failed = |endpoint: &EndpointStatistics| endpoint.last_failure.is_some();
+    if connections.any(|connection| connection.stage == PoolStage::Open) {
+        READY
+    } else if statistics.endpoints.iter().all(has_failed) {
+        TRANSIENT_FAILURE
+    } else {
+        CONNECTING
+    }
+}

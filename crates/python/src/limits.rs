@@ -1,0 +1,13 @@
+//! Every bound of this crate: its name, its default, and what it stops.
+
+use std::time::Duration;
+
+/// The largest message that is received, by default: that of gRPC's own clients, so that a program
+/// that changes its channel meets the same limit.
+pub const RECEIVED_MESSAGE_BYTES: usize = 4 << 20;
+
+/// How often the main thread looks for signals while it waits: as the client does for a call.
+pub const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
+
+/// The longest time in seconds that is waited for in one go: a timeout beyond it is none.
+pub const LONGEST_TIMEOUT_S: f64 = 1e9;
