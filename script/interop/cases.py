@@ -2,6 +2,8 @@
 description."""
 
 import concurrent.futures
+import importlib
+import os
 import queue
 import sys
 import time
@@ -11,8 +13,14 @@ import grpc
 import support
 from support import SECONDS_MAX, SERVICE, expect, expect_equal
 
+
+def channels():
+    """The module whose channels are used: PELTON_CHANNEL, or grpcio."""
+    return importlib.import_module(os.environ.get("PELTON_CHANNEL", "grpc"))
+
+
 MESSAGES = support.Messages()
-CHANNEL = grpc.insecure_channel(sys.argv[1])
+CHANNEL = channels().insecure_channel(sys.argv[1])
 
 
 def serialize(message):
@@ -280,7 +288,7 @@ def concurrent_large_unary():
 
 grpc.channel_ready_future(CHANNEL).result(timeout=SECONDS_MAX)
 support.run(
-    "grpcio",
+    channels().__name__,
     [
         empty_unary,
         cacheable_unary,
