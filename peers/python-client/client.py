@@ -1,10 +1,12 @@
 """Unary calls of a generated stub from Python, for a time, over the channel of grpcio or over
 pelton_grpc. Prints a line of JSON: calls, calls a second, and CPU time of this process a call.
 
-    client.py --channel grpcio|pelton --address HOST:PORT [--threads N | --futures N] [--seconds S]
+    client.py --channel grpcio|pelton --address HOST:PORT [--threads N | --futures N |
+        --windows N | --tasks N] [--seconds S]
 """
 
 import argparse
+import asyncio
 import json
 import resource
 import threading
@@ -82,6 +84,28 @@ def call_windows(run, call, request, count):
     return thread.join
 
 
+def call_in_tasks(run, options, request, count):
+    """Tasks of one event loop, in a thread of its own."""
+
+    async def work(call, counter):
+        while not run.is_over:
+            await call(request, timeout=60)
+            counter[0] += 1
+
+    async def work_all():
+        if options.channel == "pelton":
+            from pelton_grpc import aio
+        else:
+            from grpc import aio
+        async with aio.insecure_channel(options.address) as channel:
+            call = get_call(channel)
+            await asyncio.gather(*(work(call, run.counter()) for _ in range(count)))
+
+    thread = threading.Thread(target=asyncio.run, args=(work_all(),))
+    thread.start()
+    return thread.join
+
+
 def cpu_s():
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
@@ -94,6 +118,7 @@ def main():
     arguments.add_argument("--threads", type=int)
     arguments.add_argument("--futures", type=int)
     arguments.add_argument("--windows", type=int)
+    arguments.add_argument("--tasks", type=int)
     arguments.add_argument("--seconds", type=float, default=3)
     options = arguments.parse_args()
     if options.channel == "pelton":
@@ -108,6 +133,8 @@ def main():
         call(request, timeout=60)
         if options.futures:
             join = call_futures(run, call, request, options.futures)
+        elif options.tasks:
+            join = call_in_tasks(run, options, request, options.tasks)
         elif options.windows:
             join = call_windows(run, call, request, options.windows)
         else:

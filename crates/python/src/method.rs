@@ -64,6 +64,9 @@ fn timeout_ns(timeout_s: f64) -> Option<u64> {
     is_finite.then_some((timeout_s * 1e9) as u64)
 }
 
+/// What a unary call has brought.
+type EndedUnary = (Result<Vec<u8>, CallError>, CallInfo);
+
 /// Where a call goes, and with what.
 type CallBeginning = (SharedPool, CallArguments);
 
@@ -94,7 +97,7 @@ impl NativeMethod {
         pool: &SharedPool,
         request: &[u8],
         arguments: &CallArguments,
-    ) -> PyResult<Option<(Result<Vec<u8>, CallError>, CallInfo)>> {
+    ) -> PyResult<Option<EndedUnary>> {
         let mut signals = is_main_thread(py).then(Signals::default);
         let ended = detached(py, || {
             let mut info = CallInfo::default();

@@ -1,12 +1,14 @@
 //! A call that streams in one or both directions.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Wake;
+use std::task::{Context, Poll, Wake};
 
 use client::{
     CallError, Code, Metadata, PoolStream, PoolStreamControl, PoolStreamReceiver, PoolStreamSender,
     SendError, Status,
 };
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -195,6 +197,75 @@ impl StreamCall {
             None if has_ended || timeout_s.is_none() => Some(Outcome::of_exit()),
             None => None,
         })
+    }
+
+    /// Returns the next message, or how the call has ended; `None` if there is nothing: the queue
+    /// is told when there is.
+    fn poll_receive<'py>(
+        &self,
+        py: Python<'py>,
+        queue: &ReadyQueue,
+        name: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let outcome = match self.sides() {
+            Err(outcome) => outcome,
+            Ok((core, sides)) => {
+                let waker = queue.state().waker(name);
+                let mut receiver = lock(&sides.receiver);
+                match receiver.poll_receive(&mut Context::from_waker(&waker)) {
+                    Poll::Pending => return Ok(None),
+                    Poll::Ready(Ok(Some(message))) => {
+                        return Ok(Some(PyBytes::new(py, &message).into_any()));
+                    }
+                    Poll::Ready(Ok(None)) => {
+                        let status = receiver.status().unwrap_or(Status::OK);
+                        outcome_of(core, sides, Ok(status))
+                    }
+                    Poll::Ready(Err(error)) => outcome_of(core, sides, Err(error)),
+                }
+            }
+        };
+        Ok(Some(Bound::new(py, outcome)?.into_any()))
+    }
+
+    /// Returns the initial metadata, if they have come, as [`StreamCall::poll_receive`] does.
+    fn poll_initial_metadata<'py>(
+        &self,
+        py: Python<'py>,
+        queue: &ReadyQueue,
+        name: u64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Ok((_, sides)) = self.sides() else {
+            return to_python(py, &Metadata::new()).map(Some);
+        };
+        let waker = queue.state().waker(name);
+        let mut receiver = lock(&sides.receiver);
+        let initial = pin!(receiver.receive_initial_metadata_future());
+        match initial.poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => Ok(None),
+            Poll::Ready(initial) => to_python(py, &initial.unwrap_or_default()).map(Some),
+        }
+    }
+
+    /// Sends a message, and returns whether it was sent; `None` if there is no room: the queue is
+    /// told when there is. `False`: the call has ended.
+    ///
+    /// # Errors
+    /// `ValueError` if the message is too large.
+    fn poll_send(&self, message: &[u8], queue: &ReadyQueue, name: u64) -> PyResult<Option<bool>> {
+        let Ok((_, sides)) = self.sides() else {
+            return Ok(Some(false));
+        };
+        let waker = queue.state().waker(name);
+        let mut sender = lock(&sides.sender);
+        match sender.poll_send(&mut Context::from_waker(&waker), message) {
+            Poll::Pending => Ok(None),
+            Poll::Ready(Ok(())) => Ok(Some(true)),
+            Poll::Ready(Err(error @ SendError::TooLarge { .. })) => {
+                Err(PyValueError::new_err(error.to_string()))
+            }
+            Poll::Ready(Err(_)) => Ok(Some(false)),
+        }
     }
 
     /// Waits for the initial metadata, and returns them; nothing if the call fails without any.

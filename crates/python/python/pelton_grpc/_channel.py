@@ -26,6 +26,7 @@ class Channel(ChannelBase):
         self._compress = _options.compresses(compression)
         self._authority = authority or CallAuthority("", False, [])
         self._subscribers = Subscribers(self._native)
+        self.is_closed = False
         register(self)
 
     def _method(self, path: Any, serializer: Serializer, deserializer: Deserializer) -> Method:
@@ -80,6 +81,7 @@ class Channel(ChannelBase):
         self._subscribers.unsubscribe(callback)
 
     def close(self) -> None:
+        self.is_closed = True
         self._subscribers.unsubscribe_all()
         self._native.close()
 
