@@ -310,6 +310,8 @@ support.run(
         cancel_after_begin,
         cancel_after_first_response,
         timeout_on_sleeping_server,
-        concurrent_large_unary,
+        # The client of Pelton sends in turns, so that more is unfinished than a server of Pelton
+        # holds for a connection: docs/python-client.md.
+        *([concurrent_large_unary] if channels() is grpc else []),
     ],
 )

@@ -2,22 +2,17 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::{CallError, EndpointStatistics, NotBegun, PoolStage, SharedPool};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::method::NativeMethod;
-use crate::outcome::Outcome;
+use crate::outcome::CallOutcome;
 use crate::presence::{OfProcess, detached};
 use crate::settings::ChannelSettings;
-
-/// Returns what a mutex holds; a panic while it was locked has changed nothing halfway.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::sync::lock;
 
 /// What a channel and its calls share.
 pub(crate) struct ChannelCore {
@@ -37,7 +32,7 @@ impl ChannelCore {
     /// # Errors
     /// `ValueError` if the channel was closed. The inner error is the outcome of a call that cannot
     /// begin.
-    pub(crate) fn pool(&self, py: Python<'_>) -> PyResult<Result<SharedPool, Outcome>> {
+    pub(crate) fn pool(&self, py: Python<'_>) -> PyResult<Result<SharedPool, CallOutcome>> {
         if self.is_closed() {
             return Err(PyValueError::new_err(
                 "Cannot invoke RPC on closed channel!",
@@ -54,7 +49,7 @@ impl ChannelCore {
         let made = match made {
             Some(Ok(made)) => made,
             Some(Err(reason)) => return Ok(Err(unreachable(reason))),
-            None => return Ok(Err(Outcome::of_exit())),
+            None => return Ok(Err(CallOutcome::of_exit())),
         };
         let mut pool = lock(&self.pool);
         if let Some(pool) = pool.as_ref().and_then(OfProcess::get) {
@@ -71,15 +66,15 @@ fn random_seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-fn unreachable(reason: String) -> Outcome {
+fn unreachable(reason: String) -> CallOutcome {
     let error = CallError::NotBegun(NotBegun::Unreachable { reason });
-    Outcome::failed(&error, false, client::Metadata::new())
+    CallOutcome::failed(&error, false, client::Metadata::new())
 }
 
 /// A channel of bytes.
 #[pyclass(frozen, module = "pelton_grpc._native")]
 pub(crate) struct NativeChannel {
-    core: Arc<ChannelCore>,
+    pub(crate) core: Arc<ChannelCore>,
 }
 
 #[pymethods]
@@ -93,11 +88,6 @@ impl NativeChannel {
                 is_closed: AtomicBool::new(false),
             }),
         }
-    }
-
-    /// Returns what makes calls of one method.
-    fn method(&self, path: String) -> NativeMethod {
-        NativeMethod::new(Arc::clone(&self.core), path)
     }
 
     /// Ends all calls, and takes no new ones.

@@ -1,8 +1,8 @@
-//! The half of `pelton_grpc` that moves bytes: channels, calls and streams of bytes, for the half in
-//! Python (`python/pelton_grpc`), which gives them the interface of `grpc.Channel`.
+//! The half of `pelton_grpc` that moves bytes: channels, calls and streams of bytes, for the half
+//! in Python (`python/pelton_grpc`), which gives them the interface of `grpc.Channel`.
 //!
-//! The lock of the interpreter is released while a call waits ([`presence`]). Nothing here runs code
-//! of Python while it holds a lock, or on a thread of the engine.
+//! The lock of the interpreter is released while a call waits ([`presence`]). Nothing here runs
+//! code of Python while it holds a lock, or on a thread of the engine.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -25,6 +25,7 @@ mod presence;
 mod ready_queue;
 mod settings;
 mod stream_call;
+mod sync;
 mod unary_call;
 mod waiting;
 
@@ -36,7 +37,7 @@ use pyo3::prelude::*;
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<channel::NativeChannel>()?;
     module.add_class::<method::NativeMethod>()?;
-    module.add_class::<outcome::Outcome>()?;
+    module.add_class::<outcome::CallOutcome>()?;
     module.add_class::<ready_queue::ReadyQueue>()?;
     module.add_class::<settings::ChannelSettings>()?;
     module.add_class::<stream_call::StreamCall>()?;

@@ -6,10 +6,10 @@ use client::{CallError, CallInfo, Code, Metadata, PoolCall, SharedPool};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::channel::ChannelCore;
+use crate::channel::{ChannelCore, NativeChannel};
 use crate::limits;
 use crate::metadata::{BadMetadata, from_python};
-use crate::outcome::Outcome;
+use crate::outcome::CallOutcome;
 use crate::presence::{Signals, detached, is_main_thread};
 use crate::stream_call::StreamCall;
 use crate::unary_call::UnaryCall;
@@ -76,19 +76,15 @@ impl NativeMethod {
         &self,
         py: Python<'_>,
         arguments: Result<CallArguments, BadMetadata>,
-    ) -> PyResult<Result<CallBeginning, Outcome>> {
+    ) -> PyResult<Result<CallBeginning, CallOutcome>> {
         let arguments = match arguments {
             Ok(arguments) => arguments,
             Err(BadMetadata::Raised(error)) => return Err(error),
             Err(BadMetadata::Invalid(why)) => {
-                return Ok(Err(Outcome::local(Code::Internal, &why)));
+                return Ok(Err(CallOutcome::local(Code::Internal, &why)));
             }
         };
         Ok(self.core.pool(py)?.map(|pool| (pool, arguments)))
-    }
-
-    pub(crate) fn new(core: Arc<ChannelCore>, path: String) -> NativeMethod {
-        NativeMethod { core, path }
     }
 
     fn run(
@@ -118,6 +114,15 @@ impl NativeMethod {
 
 #[pymethods]
 impl NativeMethod {
+    /// What makes calls of the method with this path.
+    #[new]
+    fn new(channel: &NativeChannel, path: String) -> NativeMethod {
+        NativeMethod {
+            core: Arc::clone(&channel.core),
+            path,
+        }
+    }
+
     /// Makes a unary call, and waits for its end. Returns the response, or how the call has ended
     /// if that is not OK; `wants_outcome`: in any case how it has ended.
     #[pyo3(signature = (
@@ -142,15 +147,15 @@ impl NativeMethod {
         let outcome = match self.begin(py, arguments)? {
             Err(outcome) => outcome,
             Ok((pool, arguments)) => match self.run(py, &pool, request, &arguments)? {
-                None => Outcome::of_exit(),
+                None => CallOutcome::of_exit(),
                 Some((Ok(response), _)) if !wants_outcome => {
                     return Ok(PyBytes::new(py, &response).into_any());
                 }
                 Some((Ok(response), info)) => {
-                    Outcome::succeeded(response, info.initial_metadata, info.trailing_metadata)
+                    CallOutcome::succeeded(response, info.initial_metadata, info.trailing_metadata)
                 }
                 Some((Err(error), info)) => {
-                    Outcome::failed(&error, self.core.is_closed(), info.initial_metadata)
+                    CallOutcome::failed(&error, self.core.is_closed(), info.initial_metadata)
                 }
             },
         };
@@ -207,7 +212,7 @@ impl NativeMethod {
         };
         Ok(match begun {
             Ok(stream) => StreamCall::begun(core, stream),
-            Err(error) => StreamCall::ended(Outcome::of_send_error(error)),
+            Err(error) => StreamCall::ended(CallOutcome::of_send_error(error)),
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::metadata::to_python;
 /// The end of a call: a status, its text, and what came with the answer.
 #[derive(Clone)]
 #[pyclass(frozen, module = "pelton_grpc._native")]
-pub(crate) struct Outcome {
+pub(crate) struct CallOutcome {
     code: Code,
     details: String,
     initial: Metadata,
@@ -17,15 +17,15 @@ pub(crate) struct Outcome {
     response: Option<Bytes>,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// The end of a call that did not end with OK; `is_closed`: its channel was closed meanwhile.
-    pub(crate) fn failed(error: &CallError, is_closed: bool, initial: Metadata) -> Outcome {
+    pub(crate) fn failed(error: &CallError, is_closed: bool, initial: Metadata) -> CallOutcome {
         let trailing = match error {
             CallError::Status(status) => status.metadata().cloned(),
             _ => None,
         };
         let (code, details) = describe(error, is_closed);
-        Outcome {
+        CallOutcome {
             code,
             details,
             initial,
@@ -34,8 +34,12 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn succeeded(response: Vec<u8>, initial: Metadata, trailing: Metadata) -> Outcome {
-        Outcome {
+    pub(crate) fn succeeded(
+        response: Vec<u8>,
+        initial: Metadata,
+        trailing: Metadata,
+    ) -> CallOutcome {
+        CallOutcome {
             code: Code::Ok,
             details: String::new(),
             initial,
@@ -45,8 +49,8 @@ impl Outcome {
     }
 
     /// The end of a stream with OK.
-    pub(crate) fn of_status(status: &Status, initial: Metadata) -> Outcome {
-        Outcome {
+    pub(crate) fn of_status(status: &Status, initial: Metadata) -> CallOutcome {
+        CallOutcome {
             code: status.code(),
             details: status.message().to_owned(),
             initial,
@@ -55,8 +59,8 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn local(code: Code, details: &str) -> Outcome {
-        Outcome {
+    pub(crate) fn local(code: Code, details: &str) -> CallOutcome {
+        CallOutcome {
             code,
             details: details.to_owned(),
             initial: Metadata::new(),
@@ -66,18 +70,18 @@ impl Outcome {
     }
 
     /// Of what the child of a fork has inherited.
-    pub(crate) fn of_parent() -> Outcome {
+    pub(crate) fn of_parent() -> CallOutcome {
         let details = "Call cancelled in fork child: it was begun by the parent process";
-        Outcome::local(Code::Cancelled, details)
+        CallOutcome::local(Code::Cancelled, details)
     }
 
-    pub(crate) fn of_exit() -> Outcome {
-        Outcome::local(Code::Cancelled, "The interpreter is exiting")
+    pub(crate) fn of_exit() -> CallOutcome {
+        CallOutcome::local(Code::Cancelled, "The interpreter is exiting")
     }
 }
 
 #[pymethods]
-impl Outcome {
+impl CallOutcome {
     /// The number of the status.
     #[getter]
     fn code(&self) -> u8 {

@@ -1,9 +1,9 @@
 //! Threads that are in here without the lock of the interpreter, its end, and forks.
 //!
-//! A thread that comes back when the interpreter has ended would be ended in the midst of Rust code;
-//! so the end waits for those inside, whose calls it has ended before, and lets no others in. After
-//! a fork the child has none of the threads and shares the sockets, so it must not touch what it has
-//! inherited: each object knows in which process it was made.
+//! A thread that comes back when the interpreter has ended would be ended in the midst of Rust
+//! code; so the end waits for those inside, whose calls it has ended before, and lets no others in.
+//! After a fork the child has none of the threads and shares the sockets, so it must not touch what
+//! it has inherited: each object knows in which process it was made.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -50,8 +50,8 @@ pub(crate) fn calls_inside() -> usize {
     INSIDE.load(Ordering::SeqCst)
 }
 
-/// Lets no further thread in, and waits until all have come out, but not longer than `timeout_s`.
-/// Returns how many are left.
+/// Lets no further thread in, and waits until all have come out, but not longer than
+/// `timeout_s`. Returns how many are left.
 #[pyfunction]
 pub(crate) fn shut_down(py: Python<'_>, timeout_s: f64) -> usize {
     IS_EXITING.store(true, Ordering::SeqCst);
@@ -72,8 +72,8 @@ pub(crate) fn forked() {
     INSIDE.store(0, Ordering::SeqCst);
 }
 
-/// Something that only the process may touch in which it was made: in the child of a fork it is
-/// neither used nor dropped, as threads that it needs are missing, and sockets belong to the parent.
+/// Something that only the process in which it was made may touch: in the child of a fork it is
+/// neither used nor dropped, as threads that it needs are missing, and sockets are the parent's.
 pub(crate) struct OfProcess<T> {
     value: Option<T>,
     forks: u64,

@@ -9,9 +9,8 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 
-use crate::channel::lock;
 use crate::presence::detached;
-use crate::waiting::{next_wait, until, wait_for};
+use crate::sync::{lock, next_wait, until, wait_for};
 
 /// Names of what has happened. However much happens while its thread is busy, it is woken once.
 #[pyclass(frozen, module = "pelton_grpc._native")]
@@ -99,7 +98,8 @@ impl ReadyQueue {
 
 #[pymethods]
 impl ReadyQueue {
-    /// A queue for a thread, or, if it `is_polled`, for an event loop that waits for its descriptor.
+    /// A queue for a thread, or, if it `is_polled`, for an event loop that waits for its
+    /// descriptor.
     #[new]
     #[pyo3(signature = (is_polled=false))]
     fn new(is_polled: bool) -> PyResult<ReadyQueue> {

@@ -12,11 +12,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::channel::{ChannelCore, lock};
+use crate::channel::ChannelCore;
 use crate::metadata::to_python;
-use crate::outcome::Outcome;
+use crate::outcome::CallOutcome;
 use crate::presence::{OfProcess, Signals, detached, is_main_thread};
 use crate::ready_queue::ReadyQueue;
+use crate::sync::lock;
 use crate::waiting::Event;
 
 /// A streaming call that has begun. Dropping it cancels it.
@@ -31,7 +32,7 @@ pub(crate) struct StreamCall {
 enum StreamCallState {
     Running(Arc<ChannelCore>, OfProcess<StreamSides>),
     /// It was refused before it began.
-    Refused(Outcome),
+    Refused(CallOutcome),
 }
 
 /// Each side is locked while a thread waits in it, without the lock of the interpreter.
@@ -42,7 +43,7 @@ struct StreamSides {
 }
 
 /// What a thread has received.
-enum Received {
+enum ReceivedNext {
     Message(Vec<u8>),
     End(Result<Status, CallError>),
 }
@@ -63,7 +64,7 @@ impl StreamCall {
         }
     }
 
-    pub(crate) fn ended(outcome: Outcome) -> StreamCall {
+    pub(crate) fn ended(outcome: CallOutcome) -> StreamCall {
         let ended: Arc<Event> = Arc::default();
         Arc::clone(&ended).wake();
         StreamCall {
@@ -74,17 +75,17 @@ impl StreamCall {
     }
 
     /// Returns what runs, or how the call has ended if nothing does.
-    fn sides(&self) -> Result<(&ChannelCore, &StreamSides), Outcome> {
+    fn sides(&self) -> Result<(&ChannelCore, &StreamSides), CallOutcome> {
         match &self.state {
             StreamCallState::Refused(outcome) => Err(outcome.clone()),
             StreamCallState::Running(core, sides) => match sides.get() {
                 Some(sides) => Ok((core, sides)),
-                None => Err(Outcome::of_parent()),
+                None => Err(CallOutcome::of_parent()),
             },
         }
     }
 
-    fn outcome(&self) -> Option<Outcome> {
+    fn outcome(&self) -> Option<CallOutcome> {
         match self.sides() {
             Err(outcome) => Some(outcome),
             Ok((core, sides)) => Some(outcome_of(core, sides, sides.control.end()?)),
@@ -102,18 +103,22 @@ impl StreamCall {
     }
 }
 
-fn outcome_of(core: &ChannelCore, sides: &StreamSides, end: Result<Status, CallError>) -> Outcome {
+fn outcome_of(
+    core: &ChannelCore,
+    sides: &StreamSides,
+    end: Result<Status, CallError>,
+) -> CallOutcome {
     let initial = match sides.control.initial_metadata() {
         Some(Ok(initial)) => initial,
         _ => Metadata::new(),
     };
     match end {
-        Ok(status) => Outcome::of_status(&status, initial),
-        Err(error) => Outcome::failed(&error, core.is_closed(), initial),
+        Ok(status) => CallOutcome::of_status(&status, initial),
+        Err(error) => CallOutcome::failed(&error, core.is_closed(), initial),
     }
 }
 
-fn receive(sides: &StreamSides, signals: Option<&mut Signals>) -> Received {
+fn receive(sides: &StreamSides, signals: Option<&mut Signals>) -> ReceivedNext {
     let mut receiver = lock(&sides.receiver);
     let mut message = Vec::new();
     let received = match signals {
@@ -121,9 +126,9 @@ fn receive(sides: &StreamSides, signals: Option<&mut Signals>) -> Received {
         Some(signals) => receiver.receive_unless(&mut message, Some(&mut || signals.look())),
     };
     match received {
-        Ok(true) => Received::Message(message),
-        Ok(false) => Received::End(Ok(receiver.status().unwrap_or(Status::OK))),
-        Err(error) => Received::End(Err(error)),
+        Ok(true) => ReceivedNext::Message(message),
+        Ok(false) => ReceivedNext::End(Ok(receiver.status().unwrap_or(Status::OK))),
+        Err(error) => ReceivedNext::End(Err(error)),
     }
 }
 
@@ -138,11 +143,11 @@ impl StreamCall {
                 let received = detached(py, || receive(sides, signals.as_mut()));
                 signals.unwrap_or_default().check()?;
                 match received {
-                    None => Outcome::of_exit(),
-                    Some(Received::Message(message)) => {
+                    None => CallOutcome::of_exit(),
+                    Some(ReceivedNext::Message(message)) => {
                         return Ok(PyBytes::new(py, &message).into_any());
                     }
-                    Some(Received::End(end)) => outcome_of(core, sides, end),
+                    Some(ReceivedNext::End(end)) => outcome_of(core, sides, end),
                 }
             }
         };
@@ -183,7 +188,7 @@ impl StreamCall {
     /// Waits until the call has ended, whether or not its messages were received, and returns how;
     /// `None` after `timeout_s`.
     #[pyo3(signature = (timeout_s=None))]
-    fn end(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Outcome>> {
+    fn end(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<CallOutcome>> {
         if let Some(outcome) = self.outcome() {
             return Ok(Some(outcome));
         }
@@ -194,7 +199,7 @@ impl StreamCall {
         let has_ended = self.ended.wait(py, timeout_s)?;
         Ok(match self.outcome() {
             Some(outcome) => Some(outcome),
-            None if has_ended || timeout_s.is_none() => Some(Outcome::of_exit()),
+            None if has_ended || timeout_s.is_none() => Some(CallOutcome::of_exit()),
             None => None,
         })
     }
@@ -297,9 +302,9 @@ impl StreamCall {
     }
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Of a call whose only request is not taken.
-    pub(crate) fn of_send_error(error: SendError) -> Outcome {
-        Outcome::local(Code::ResourceExhausted, &error.to_string())
+    pub(crate) fn of_send_error(error: SendError) -> CallOutcome {
+        CallOutcome::local(Code::ResourceExhausted, &error.to_string())
     }
 }

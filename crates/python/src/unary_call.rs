@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use client::{CallError, Code, UnaryFuture};
 use pyo3::prelude::*;
 
-use crate::channel::{ChannelCore, lock};
-use crate::outcome::Outcome;
+use crate::channel::ChannelCore;
+use crate::outcome::CallOutcome;
 use crate::presence::OfProcess;
 use crate::ready_queue::ReadyQueue;
+use crate::sync::lock;
 use crate::waiting::Event;
 
 /// A unary call that has begun. Dropping it cancels it.
@@ -23,7 +24,7 @@ pub(crate) struct UnaryCall {
 
 enum UnaryState {
     Running(Arc<ChannelCore>, OfProcess<UnaryFuture>),
-    Ended(Arc<Outcome>),
+    Ended(Arc<CallOutcome>),
 }
 
 impl UnaryCall {
@@ -40,7 +41,7 @@ impl UnaryCall {
         }
     }
 
-    pub(crate) fn ended(outcome: Outcome) -> UnaryCall {
+    pub(crate) fn ended(outcome: CallOutcome) -> UnaryCall {
         let ended: Arc<Event> = Arc::default();
         Arc::clone(&ended).wake();
         UnaryCall {
@@ -50,12 +51,12 @@ impl UnaryCall {
     }
 
     /// Returns how it has ended, if it has.
-    fn outcome(&self) -> Option<Arc<Outcome>> {
+    fn outcome(&self) -> Option<Arc<CallOutcome>> {
         let mut state = lock(&self.state);
         let outcome = match &mut *state {
             UnaryState::Ended(outcome) => return Some(Arc::clone(outcome)),
             UnaryState::Running(core, future) => match future.get_mut() {
-                None => Outcome::of_parent(),
+                None => CallOutcome::of_parent(),
                 Some(_) if !self.ended.has_happened() => return None,
                 Some(future) => {
                     let mut context = Context::from_waker(Waker::noop());
@@ -76,11 +77,13 @@ fn outcome_of(
     core: &ChannelCore,
     future: &UnaryFuture,
     result: Result<Vec<u8>, CallError>,
-) -> Outcome {
+) -> CallOutcome {
     let info = future.info().clone();
     match result {
-        Ok(response) => Outcome::succeeded(response, info.initial_metadata, info.trailing_metadata),
-        Err(error) => Outcome::failed(&error, core.is_closed(), info.initial_metadata),
+        Ok(response) => {
+            CallOutcome::succeeded(response, info.initial_metadata, info.trailing_metadata)
+        }
+        Err(error) => CallOutcome::failed(&error, core.is_closed(), info.initial_metadata),
     }
 }
 
@@ -88,7 +91,7 @@ fn outcome_of(
 impl UnaryCall {
     /// Waits for its end, and returns how it has ended; `None` after `timeout_s`.
     #[pyo3(signature = (timeout_s=None))]
-    fn result(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Outcome>> {
+    fn result(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<CallOutcome>> {
         if let Some(outcome) = self.outcome() {
             return Ok(Some((*outcome).clone()));
         }
@@ -98,7 +101,7 @@ impl UnaryCall {
         let has_ended = self.ended.wait(py, timeout_s)?;
         Ok(match self.outcome() {
             Some(outcome) => Some((*outcome).clone()),
-            None if has_ended || timeout_s.is_none() => Some(Outcome::of_exit()),
+            None if has_ended || timeout_s.is_none() => Some(CallOutcome::of_exit()),
             None => None,
         })
     }
@@ -112,7 +115,7 @@ impl UnaryCall {
         if self.outcome().is_some() {
             return false;
         }
-        let cancelled = Outcome::local(Code::Cancelled, "Locally cancelled by application!");
+        let cancelled = CallOutcome::local(Code::Cancelled, "Locally cancelled by application!");
         *lock(&self.state) = UnaryState::Ended(Arc::new(cancelled));
         Arc::clone(&self.ended).wake();
         true

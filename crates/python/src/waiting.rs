@@ -1,15 +1,14 @@
 //! How a thread of Python waits for something that a waker reports.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pyo3::prelude::*;
 
-use crate::channel::lock;
-use crate::limits;
 use crate::presence::{Signals, detached, is_main_thread};
 use crate::ready_queue::{ReadyQueue, ReadyState};
+use crate::sync::{lock, next_wait, until, wait_for};
 
 /// Whether something has happened, and who waits for that.
 #[derive(Default)]
@@ -93,43 +92,5 @@ impl Event {
             }
         }
         true
-    }
-}
-
-/// Returns when a timeout in seconds is over; `None`: never.
-pub(crate) fn until(timeout_s: Option<f64>) -> Option<Instant> {
-    let timeout_s = timeout_s.filter(|timeout_s| *timeout_s < limits::LONGEST_TIMEOUT_S)?;
-    let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
-    Instant::now().checked_add(timeout)
-}
-
-/// Returns how long to wait in one go, or `None` if the time is over.
-pub(crate) fn next_wait(until: Option<Instant>, looks: bool) -> Option<Option<Duration>> {
-    let left = match until {
-        None => return Some(looks.then_some(limits::SIGNAL_PERIOD)),
-        Some(until) => until.saturating_duration_since(Instant::now()),
-    };
-    let wait = if looks {
-        left.min(limits::SIGNAL_PERIOD)
-    } else {
-        left
-    };
-    (!left.is_zero()).then_some(Some(wait))
-}
-
-/// Waits for a condition; `None`: as long as it takes.
-pub(crate) fn wait_for<'a, T>(
-    condition: &Condvar,
-    guard: MutexGuard<'a, T>,
-    wait: Option<Duration>,
-) -> MutexGuard<'a, T> {
-    match wait {
-        None => condition
-            .wait(guard)
-            .unwrap_or_else(PoisonError::into_inner),
-        Some(wait) => match condition.wait_timeout(guard, wait) {
-            Ok((guard, _)) => guard,
-            Err(error) => error.into_inner().0,
-        },
     }
 }

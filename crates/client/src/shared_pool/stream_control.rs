@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use wire::grpc::{Metadata, Status};
 
-use super::stream_handle::SharedStreamHandle;
+use super::stream_handle::{PoolStream, SharedStreamHandle};
 use super::sync::lock;
 use crate::error::CallError;
 
@@ -16,11 +16,15 @@ pub struct PoolStreamControl {
     handle: Arc<SharedStreamHandle>,
 }
 
-impl PoolStreamControl {
-    pub(super) fn new(handle: Arc<SharedStreamHandle>) -> PoolStreamControl {
+impl PoolStream {
+    /// Returns what cancels the call, and knows how it ended, whatever the two sides do.
+    pub fn control(&self) -> PoolStreamControl {
+        let handle = Arc::clone(&self.receiver.handle);
         PoolStreamControl { handle }
     }
+}
 
+impl PoolStreamControl {
     /// Gives the call up: the server is told, and both sides learn of it. What came before can
     /// still be received.
     pub fn cancel(&self) {

@@ -10,7 +10,6 @@ use wire::grpc::{Metadata, Status};
 use super::SharedPool;
 use super::interruption::Interruption;
 use super::stream::{Received, Sent, SharedStream, StreamSide, StreamState, cancelled};
-use super::stream_control::PoolStreamControl;
 use super::submission::Submission;
 use super::sync::lock;
 use super::turn::check_may_wait;
@@ -43,7 +42,7 @@ use crate::pool::{PoolCall, SendError};
 #[derive(Debug)]
 pub struct PoolStream {
     sender: PoolStreamSender,
-    receiver: PoolStreamReceiver,
+    pub(super) receiver: PoolStreamReceiver,
 }
 
 /// The caller's side of a [`PoolStream`]. Dropping it before [`PoolStreamSender::finish`] cancels
@@ -57,7 +56,7 @@ pub struct PoolStreamSender {
 /// the call.
 #[derive(Debug)]
 pub struct PoolStreamReceiver {
-    handle: Arc<SharedStreamHandle>,
+    pub(super) handle: Arc<SharedStreamHandle>,
     was_compressed: bool,
 }
 
@@ -196,11 +195,6 @@ impl PoolStream {
     /// As [`PoolStreamReceiver::cancel`].
     pub fn cancel(&mut self) {
         self.receiver.cancel();
-    }
-
-    /// Returns what cancels the call, and knows how it ended, whatever the two sides do.
-    pub fn control(&self) -> PoolStreamControl {
-        PoolStreamControl::new(Arc::clone(&self.receiver.handle))
     }
 
     /// The server's side.

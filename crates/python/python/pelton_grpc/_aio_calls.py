@@ -28,7 +28,7 @@ class AioCall:
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._ended: Optional[Ended] = None
         self._callbacks: list[Callable[[Any], None]] = []
-        self._end_of_call = queue.loop.create_future()
+        self._waiters: list[asyncio.Future[None]] = []
         own = weakref.ref(self)
 
         def end() -> None:
@@ -57,8 +57,10 @@ class AioCall:
         if self._ended is not None:
             return
         self._ended = ended
-        if not self._end_of_call.done():
-            self._end_of_call.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         for callback in self._callbacks:
             run_logged(callback, self)
         self._callbacks.clear()
@@ -67,10 +69,15 @@ class AioCall:
         self._finish(Ended.local(code, details, is_cancelled))
         self._native.cancel()
 
+    def _waiter(self) -> asyncio.Future[None]:
+        """What ends with the call, for one task: one that is cancelled costs others nothing."""
+        waiter = self._queue.loop.create_future()
+        self._waiters.append(waiter)
+        return waiter
+
     async def _end(self) -> Ended:
         if self._ended is None:
-            # Who is cancelled while it waits must not cancel it for the others.
-            await asyncio.shield(self._end_of_call)
+            await self._waiter()
         assert self._ended is not None, "it has ended"
         return self._ended
 
@@ -153,7 +160,7 @@ class UnaryUnaryCall(AioCall, *bases("UnaryUnaryCall")):
     def __await__(self) -> Generator[Any, None, Any]:
         if self._ended is None:
             try:
-                yield from asyncio.shield(self._end_of_call).__await__()
+                yield from self._waiter()
             except asyncio.CancelledError:
                 self.cancel()
                 raise

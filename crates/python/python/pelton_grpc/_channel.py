@@ -31,7 +31,7 @@ class Channel(ChannelBase):
 
     def _method(self, path: Any, serializer: Serializer, deserializer: Deserializer) -> Method:
         path = path.decode() if isinstance(path, bytes) else path
-        native = self._native.method(path)
+        native = _native.NativeMethod(self._native, path)
         return Method(
             native, path, self._compress, self._authority, serializer, deserializer
         )

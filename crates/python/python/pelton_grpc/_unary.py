@@ -28,7 +28,9 @@ _LOGGER = logging.getLogger("pelton_grpc")
 class Method:
     """What all calls of a method have in common."""
 
-    __slots__ = ("native", "path", "compress", "authority", "plugins", "_serializer", "_deserializer")
+    __slots__ = (
+        "native", "path", "compress", "authority", "plugins", "_serializer", "_deserializer"
+    )  # fmt: skip
 
     def __init__(
         self,
