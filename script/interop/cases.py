@@ -286,32 +286,35 @@ def concurrent_large_unary():
         expect_equal(set(sizes), {314159}, "sizes of the answers")
 
 
+# Of what the arguments name, which are other cases too, those that are here; else all.
+NAMED = sys.argv[2:]
+CASES = [
+    empty_unary,
+    cacheable_unary,
+    large_unary,
+    client_compressed_unary,
+    server_compressed_unary,
+    client_streaming,
+    server_streaming,
+    server_compressed_streaming,
+    intervals_are_kept,
+    ping_pong,
+    half_duplex,
+    empty_stream,
+    custom_metadata,
+    status_code_and_message,
+    special_status_message,
+    unimplemented_method,
+    unimplemented_service,
+    cancel_after_begin,
+    cancel_after_first_response,
+    timeout_on_sleeping_server,
+    # The client of Pelton sends in turns, so that more is unfinished than a server of Pelton
+    # holds for a connection: docs/python-client.md.
+    *([concurrent_large_unary] if channels() is grpc else []),
+]
+
 grpc.channel_ready_future(CHANNEL).result(timeout=SECONDS_MAX)
 support.run(
-    channels().__name__,
-    [
-        empty_unary,
-        cacheable_unary,
-        large_unary,
-        client_compressed_unary,
-        server_compressed_unary,
-        client_streaming,
-        server_streaming,
-        server_compressed_streaming,
-        intervals_are_kept,
-        ping_pong,
-        half_duplex,
-        empty_stream,
-        custom_metadata,
-        status_code_and_message,
-        special_status_message,
-        unimplemented_method,
-        unimplemented_service,
-        cancel_after_begin,
-        cancel_after_first_response,
-        timeout_on_sleeping_server,
-        # The client of Pelton sends in turns, so that more is unfinished than a server of Pelton
-        # holds for a connection: docs/python-client.md.
-        *([concurrent_large_unary] if channels() is grpc else []),
-    ],
+    channels().__name__, [case for case in CASES if not NAMED or case.__name__ in NAMED]
 )
