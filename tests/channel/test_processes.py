@@ -13,6 +13,7 @@ import grpc
 import pelton_grpc
 import pytest
 from both import SECONDS, outcome
+from server import Server
 
 PROLOGUE = """
 import os, signal, sys, threading, time
@@ -314,3 +315,79 @@ def test_nothing_is_left_of_calls_that_have_ended(server):
         print(threading.active_count() < 5)
     """
     assert run(script, server)[0] == ["True True", "True"]
+
+
+HOSTS = "127.0.0.1 localhost\n"
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """A file of names, and what runs a program that sees it as /etc/hosts."""
+    file = tmp_path / "hosts"
+    file.write_text(HOSTS)
+    mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
+    if subprocess.run([*mount, file, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("this process may not mount another /etc/hosts")
+    return file, [*mount, str(file)]
+
+
+def run_with_names(mount, script, target):
+    command = [*mount, sys.executable, "-X", "faulthandler", "-c"]
+    process = subprocess.Popen(
+        [*command, PROLOGUE + textwrap.dedent(script), target],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return process
+
+
+def test_a_call_that_waits_until_its_server_is_ready_waits_for_its_name(server, hosts):
+    file, mount = hosts
+    script = """
+        try:
+            echo(b"", timeout=0.5, wait_for_ready=True)
+        except pelton_grpc.RpcError as error:
+            print(error.code().name, flush=True)
+        try:
+            echo(b"", timeout=20)
+        except pelton_grpc.RpcError as error:
+            print(error.code().name, flush=True)
+        threading.Timer(0.5, lambda: print("waits", flush=True)).start()
+        print(echo(b"", timeout=30, wait_for_ready=True), list(stream(iter([b""]))), flush=True)
+    """
+    port = server.address.rsplit(":", 1)[1]
+    process = run_with_names(mount, script, f"db.invalid:{port}")
+    lines = [process.stdout.readline() for _ in range(3)]
+    assert lines == ["DEADLINE_EXCEEDED\n", "UNAVAILABLE\n", "waits\n"]
+    file.write_text(HOSTS + "127.0.0.1 db.invalid\n")
+    code, out, err = finish(process)
+    assert (code, out) == (0, "b'' [b'']\n"), err
+
+
+def test_a_server_that_has_moved_is_found_again(binary, hosts):
+    file, mount = hosts
+    script = """
+        print(echo(b""), flush=True)
+        sys.stdin.readline()
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                print(echo(b"", timeout=5), flush=True)
+                break
+            except pelton_grpc.RpcError as error:
+                assert error.code().name == "UNAVAILABLE", error
+                time.sleep(0.1)
+    """
+    file.write_text(HOSTS + "127.0.0.1 db.invalid\n")
+    with Server(binary, "--threads", "1", listen=["127.0.0.1:0"]) as first:
+        port = first.address.rsplit(":", 1)[1]
+        process = run_with_names(mount, script, f"db.invalid:{port}")
+        assert process.stdout.readline() == "b''\n"
+    file.write_text(HOSTS + "127.0.0.2 db.invalid\n")
+    with Server(binary, "--threads", "1", listen=[f"127.0.0.2:{port}"]):
+        process.stdin.write("\n")
+        process.stdin.flush()
+        code, out, err = finish(process)
+        assert (code, out) == (0, "b''\n"), err

@@ -3,12 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{CallError, EndpointStatistics, NotBegun, PoolStage, SharedPool};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::limits;
 use crate::outcome::CallOutcome;
 use crate::presence::{OfProcess, detached};
 use crate::settings::ChannelSettings;
@@ -18,8 +19,14 @@ use crate::sync::lock;
 pub(crate) struct ChannelCore {
     settings: ChannelSettings,
     /// Locked only with the lock of the interpreter, so that no fork finds it locked.
-    pool: Mutex<Option<OfProcess<SharedPool>>>,
+    pool: Mutex<Option<OfProcess<MadePool>>>,
     is_closed: AtomicBool,
+}
+
+/// A pool, and when it was looked whether its addresses are still of use.
+struct MadePool {
+    pool: SharedPool,
+    looked: Instant,
 }
 
 impl ChannelCore {
@@ -38,8 +45,8 @@ impl ChannelCore {
                 "Cannot invoke RPC on closed channel!",
             ));
         }
-        if let Some(pool) = lock(&self.pool).as_ref().and_then(OfProcess::get) {
-            return Ok(Ok(pool.clone()));
+        if let Some(pool) = self.made_pool(py) {
+            return Ok(Ok(pool));
         }
         let made = detached(py, || {
             let addresses = self.settings.addresses.as_ref().map_err(String::clone)?;
@@ -52,12 +59,36 @@ impl ChannelCore {
             None => return Ok(Err(CallOutcome::of_exit())),
         };
         let mut pool = lock(&self.pool);
-        if let Some(pool) = pool.as_ref().and_then(OfProcess::get) {
+        if let Some(other) = pool.as_ref().and_then(OfProcess::get) {
             // Another thread was faster.
-            return Ok(Ok(pool.clone()));
+            return Ok(Ok(other.pool.clone()));
         }
-        *pool = Some(OfProcess::new(made.clone()));
+        *pool = Some(OfProcess::new(MadePool {
+            pool: made.clone(),
+            looked: Instant::now(),
+        }));
         Ok(Ok(made))
+    }
+
+    /// Returns the pool, if there is one whose addresses are of use as far as anybody knows. Calls
+    /// that wait in one that is none any more go on in it.
+    fn made_pool(&self, py: Python<'_>) -> Option<SharedPool> {
+        let pool = {
+            let mut made = lock(&self.pool);
+            let made = made.as_mut().and_then(OfProcess::get_mut)?;
+            let is_due = self.settings.has_names && made.looked.elapsed() >= limits::LOOKUP_PERIOD;
+            if !is_due {
+                return Some(made.pool.clone());
+            }
+            made.looked = Instant::now();
+            made.pool.clone()
+        };
+        let state = detached(py, || state_of(&pool));
+        if state == Some(TRANSIENT_FAILURE) {
+            lock(&self.pool).take();
+            return None;
+        }
+        Some(pool)
     }
 }
 
@@ -95,8 +126,8 @@ impl NativeChannel {
         self.core.is_closed.store(true, Ordering::SeqCst);
         let pool = lock(&self.core.pool).take();
         py.detach(|| {
-            if let Some(pool) = pool.as_ref().and_then(OfProcess::get) {
-                pool.close(Duration::ZERO);
+            if let Some(made) = pool.as_ref().and_then(OfProcess::get) {
+                made.pool.close(Duration::ZERO);
             }
             drop(pool);
         });

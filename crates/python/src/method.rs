@@ -1,6 +1,7 @@
 //! A method of a channel, and calls of it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use client::{CallError, CallInfo, Code, Metadata, PoolCall, SharedPool};
 use pyo3::prelude::*;
@@ -44,6 +45,19 @@ impl CallArguments {
         })
     }
 
+    fn is_over_after(&self, passed: Duration) -> bool {
+        let timeout_ns = self.timeout_ns.map(u128::from);
+        timeout_ns.is_some_and(|timeout_ns| passed.as_nanos() >= timeout_ns)
+    }
+
+    /// What passed before the pool has the call counts too.
+    fn pass_time(&mut self, passed: Duration) {
+        let passed_ns = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(timeout_ns) = &mut self.timeout_ns {
+            *timeout_ns = timeout_ns.saturating_sub(passed_ns);
+        }
+    }
+
     fn call<'a>(&'a self, path: &'a str) -> PoolCall<'a> {
         PoolCall {
             path,
@@ -76,15 +90,39 @@ impl NativeMethod {
         &self,
         py: Python<'_>,
         arguments: Result<CallArguments, BadMetadata>,
+        may_wait: bool,
     ) -> PyResult<Result<CallBeginning, CallOutcome>> {
-        let arguments = match arguments {
+        let mut arguments = match arguments {
             Ok(arguments) => arguments,
             Err(BadMetadata::Raised(error)) => return Err(error),
             Err(BadMetadata::Invalid(why)) => {
                 return Ok(Err(CallOutcome::local(Code::Internal, &why)));
             }
         };
-        Ok(self.core.pool(py)?.map(|pool| (pool, arguments)))
+        let begun = Instant::now();
+        loop {
+            let outcome = match self.core.pool(py)? {
+                Ok(pool) => {
+                    arguments.pass_time(begun.elapsed());
+                    return Ok(Ok((pool, arguments)));
+                }
+                Err(outcome) => outcome,
+            };
+            if !(may_wait && arguments.waits_for_ready) {
+                return Ok(Err(outcome));
+            }
+            // A name that is not known yet may be known soon.
+            let pause_over = Instant::now() + limits::LOOKUP_PAUSE;
+            while Instant::now() < pause_over {
+                if arguments.is_over_after(begun.elapsed()) {
+                    return Ok(Err(outcome.past_deadline()));
+                }
+                if detached(py, || std::thread::sleep(limits::SIGNAL_PERIOD)).is_none() {
+                    return Ok(Err(CallOutcome::of_exit()));
+                }
+                py.check_signals()?;
+            }
+        }
     }
 
     fn run(
@@ -144,7 +182,7 @@ impl NativeMethod {
         wants_outcome: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = CallArguments::new(timeout_s, metadata, waits_for_ready, compress);
-        let outcome = match self.begin(py, arguments)? {
+        let outcome = match self.begin(py, arguments, true)? {
             Err(outcome) => outcome,
             Ok((pool, arguments)) => match self.run(py, &pool, request, &arguments)? {
                 None => CallOutcome::of_exit(),
@@ -176,7 +214,7 @@ impl NativeMethod {
         compress: bool,
     ) -> PyResult<UnaryCall> {
         let arguments = CallArguments::new(timeout_s, metadata, waits_for_ready, compress);
-        Ok(match self.begin(py, arguments)? {
+        Ok(match self.begin(py, arguments, false)? {
             Err(outcome) => UnaryCall::ended(outcome),
             Ok((pool, arguments)) => {
                 let call = arguments.call(&self.path);
@@ -186,10 +224,16 @@ impl NativeMethod {
         })
     }
 
-    /// Begins a call that streams: with one request, or with those that are sent.
+    /// Begins a call that streams: with one request, or with those that are sent. `may_wait`: until
+    /// the name of the server is known.
     #[pyo3(signature = (
-        request=None, timeout_s=None, metadata=None, waits_for_ready=false, compress=false
+        request=None, timeout_s=None, metadata=None, waits_for_ready=false, compress=false,
+        may_wait=false
     ))]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "they come from Python one by one"
+    )]
     fn begin_stream(
         &self,
         py: Python<'_>,
@@ -198,9 +242,10 @@ impl NativeMethod {
         metadata: Option<&Bound<'_, PyAny>>,
         waits_for_ready: bool,
         compress: bool,
+        may_wait: bool,
     ) -> PyResult<StreamCall> {
         let arguments = CallArguments::new(timeout_s, metadata, waits_for_ready, compress);
-        let (pool, arguments) = match self.begin(py, arguments)? {
+        let (pool, arguments) = match self.begin(py, arguments, may_wait)? {
             Err(outcome) => return Ok(StreamCall::ended(outcome)),
             Ok(begun) => begun,
         };

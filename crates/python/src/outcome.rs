@@ -69,6 +69,12 @@ impl CallOutcome {
         }
     }
 
+    /// Of a call that has waited for what this outcome is about until its deadline.
+    pub(crate) fn past_deadline(self) -> CallOutcome {
+        let details = format!("Deadline Exceeded: {}", self.details);
+        CallOutcome::local(Code::DeadlineExceeded, &details)
+    }
+
     /// Of what the child of a fork has inherited.
     pub(crate) fn of_parent() -> CallOutcome {
         let details = "Call cancelled in fork child: it was begun by the parent process";

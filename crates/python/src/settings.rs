@@ -1,5 +1,7 @@
 //! How a channel is to be.
 
+use std::net::IpAddr;
+
 use client::tls::{ClientTls, ClientTlsOptions, Trust};
 use client::{APPLICATION, Address, LocalPoolOptions, PoolOptions};
 use pyo3::exceptions::PyValueError;
@@ -14,6 +16,16 @@ pub(crate) struct ChannelSettings {
     /// Or why there are none: gRPC reports that when a call is made.
     pub(crate) addresses: Result<Vec<Address>, String>,
     pub(crate) options: LocalPoolOptions,
+    /// What the addresses lead to may change.
+    pub(crate) has_names: bool,
+}
+
+/// Returns whether an address has a name that is looked up.
+fn is_name(address: &Address) -> bool {
+    match address {
+        Address::Tcp { host, .. } => host.parse::<IpAddr>().is_err(),
+        Address::Unix(_) => false,
+    }
 }
 
 #[pymethods]
@@ -41,6 +53,7 @@ impl ChannelSettings {
             pool.max_request_bytes = bytes;
         }
         ChannelSettings {
+            has_names: addresses.as_ref().is_ok_and(|all| all.iter().any(is_name)),
             addresses: addresses.map_err(|error| error.to_string()),
             options: LocalPoolOptions {
                 pool,

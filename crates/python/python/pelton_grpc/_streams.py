@@ -168,7 +168,7 @@ class _StreamMethod:
         metadata = method.metadata(metadata, credentials, timeout)
         compress = method.compresses(compression)
         ready = bool(wait_for_ready)
-        return method.native.begin_stream(request, timeout, metadata, ready, compress)
+        return method.native.begin_stream(request, timeout, metadata, ready, compress, True)
 
 
 class UnaryStream(_StreamMethod, UnaryStreamMultiCallable):
