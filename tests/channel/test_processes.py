@@ -1,6 +1,7 @@
 """What happens to calls when the interpreter ends, a signal comes, or the process forks, and
 beside servers that are none."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -33,6 +34,7 @@ def start(script, server, *words):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
@@ -41,7 +43,8 @@ def finish(process):
     try:
         out, err = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
+        # With its children, which have its output open.
+        os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         raise AssertionError(f"it hangs:\n{out}\n{err}") from None
     return process.returncode, out, err
@@ -103,7 +106,7 @@ def test_the_interpreter_ends_with_calls_that_run(server):
         def block(call):
             try:
                 call()
-            except pelton_grpc.RpcError:
+            except (ValueError, pelton_grpc.RpcError):
                 pass
         def requests():
             yield SLOW
@@ -111,6 +114,16 @@ def test_the_interpreter_ends_with_calls_that_run(server):
         for call in (lambda: echo(SLOW), lambda: next(stream(requests()))):
             for _ in range(10):
                 threading.Thread(target=block, args=(call,), daemon=True).start()
+        # Answers come while the interpreter ends, which takes a second.
+        def busy():
+            while True:
+                block(lambda: echo(b"\\x18\\x32"))
+        for _ in range(10):
+            threading.Thread(target=busy, daemon=True).start()
+        class Late:
+            def __del__(self, sleep=time.sleep):
+                sleep(1)
+        late = Late()
         time.sleep(0.5)
         print("end")
     """
@@ -237,6 +250,7 @@ def test_without_grpcio_there_are_classes_of_the_same_names(server):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     code, out, err = finish(process)
     assert (code, out) == (0, "StatusCode.UNIMPLEMENTED True\n"), err
@@ -339,6 +353,7 @@ def run_with_names(mount, script, target):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     return process
 
