@@ -66,6 +66,8 @@ def test_the_slow_request_is_slow(server):
 @pytest.mark.parametrize("where", ["echo(SLOW)", "echo.future(SLOW).result()", "next(stream(s()))"])
 def test_ctrl_c_ends_a_call_that_blocks(server, where):
     script = f"""
+        # Ignored in what a shell has started in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         def s():
             yield SLOW
             time.sleep(60)
