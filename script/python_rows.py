@@ -86,9 +86,10 @@ def section(bench, conditions, goal_line):
         rates = [middle(bench, channel, shape, "calls_per_s") for channel in CHANNELS]
         times = [middle(bench, channel, shape, "cpu_us") for channel in CHANNELS]
         rate, share = rates[1] / rates[0], times[1] / times[0]
+        counts = [f"{each:,.0f}".replace(",", " ") for each in rates]
         lines.append(
-            f"| {text} | {rates[0]:,.0f} | {rates[1]:,.0f} | {rate:.1f} | {times[0]:.1f} | "
-            f"{times[1]:.1f} | {share:.2f} |".replace(",", " ")
+            f"| {text} | {counts[0]} | {counts[1]} | {rate:.1f} | {times[0]:.1f} | "
+            f"{times[1]:.1f} | {share:.2f} |"
         )
         is_one = shape == ("--threads", "1")
         bound = ONE_GOAL if is_one else RATE_GOAL
