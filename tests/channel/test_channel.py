@@ -1,5 +1,7 @@
 """What else a channel has: interceptors, its state, and moments in which others would hang."""
 
+import gc
+import os
 import threading
 import time
 
@@ -103,6 +105,17 @@ def test_a_server_that_dies_and_comes_back(binary, insecure_channel):
     channel.close()
 
 
+def test_a_channel_that_is_dropped_calls_nobody_back_and_its_stubs_go_on(server):
+    channel = pelton_grpc.insecure_channel(server.address)
+    channel.subscribe(lambda _: None, try_to_connect=True)
+    call = channel.unary_unary(ECHO)
+    del channel
+    gc.collect()
+    assert call(b"", timeout=SECONDS) == b""
+    names = lambda: [thread.name for thread in threading.enumerate()]  # noqa: E731
+    wait_until(lambda: "pelton-grpc-state" not in names(), SECONDS, names)
+
+
 def test_without_wait_for_ready_a_call_waits_for_the_first_attempt_only(server):
     with pelton_grpc.insecure_channel(server.address) as channel:
         assert channel.unary_unary(ECHO)(b"", wait_for_ready=False, timeout=SECONDS) == b""
@@ -122,6 +135,4 @@ def test_many_channels(server):
 
 
 def descriptors():
-    import os
-
     return len(os.listdir("/proc/self/fd"))

@@ -85,6 +85,12 @@ class Channel(ChannelBase):
         self._subscribers.unsubscribe_all()
         self._native.close()
 
+    def __del__(self) -> None:
+        # Stubs go on without it; its callbacks do not.
+        subscribers = getattr(self, "_subscribers", None)
+        if subscribers is not None:
+            subscribers.unsubscribe_all()
+
     def __enter__(self) -> Channel:
         return self
 
