@@ -309,9 +309,7 @@ CASES = [
     cancel_after_begin,
     cancel_after_first_response,
     timeout_on_sleeping_server,
-    # The client of Pelton sends in turns, so that more is unfinished than a server of Pelton
-    # holds for a connection: docs/python-client.md.
-    *([concurrent_large_unary] if channels() is grpc else []),
+    concurrent_large_unary,
 ]
 
 grpc.channel_ready_future(CHANNEL).result(timeout=SECONDS_MAX)

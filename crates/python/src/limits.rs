@@ -6,6 +6,11 @@ use std::time::Duration;
 /// that changes its channel meets the same limit.
 pub const RECEIVED_MESSAGE_BYTES: usize = 4 << 20;
 
+/// Calls in flight on one connection; further ones take another connection. Servers bound what the
+/// unfinished messages of one connection hold, and the client sends large requests in turns: a
+/// thousand at once would be refused.
+pub const CALLS_PER_CONNECTION: usize = 256;
+
 /// How often the main thread looks for signals while it waits: as the client does for a call.
 pub const SIGNAL_PERIOD: Duration = Duration::from_millis(100);
 

@@ -44,6 +44,7 @@ impl ChannelSettings {
             addresses.iter().map(|address| address.parse()).collect();
         let mut pool = PoolOptions {
             max_message_bytes: limits::RECEIVED_MESSAGE_BYTES,
+            max_calls_per_connection: limits::CALLS_PER_CONNECTION,
             ..PoolOptions::default()
         };
         if let Some(bytes) = max_received_bytes {
