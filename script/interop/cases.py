@@ -2,6 +2,8 @@
 description."""
 
 import concurrent.futures
+import importlib
+import os
 import queue
 import sys
 import time
@@ -11,8 +13,14 @@ import grpc
 import support
 from support import SECONDS_MAX, SERVICE, expect, expect_equal
 
+
+def channels():
+    """The module whose channels are used: PELTON_CHANNEL, or grpcio."""
+    return importlib.import_module(os.environ.get("PELTON_CHANNEL", "grpc"))
+
+
 MESSAGES = support.Messages()
-CHANNEL = grpc.insecure_channel(sys.argv[1])
+CHANNEL = channels().insecure_channel(sys.argv[1])
 
 
 def serialize(message):
@@ -278,30 +286,33 @@ def concurrent_large_unary():
         expect_equal(set(sizes), {314159}, "sizes of the answers")
 
 
+# Of what the arguments name, which are other cases too, those that are here; else all.
+NAMED = sys.argv[2:]
+CASES = [
+    empty_unary,
+    cacheable_unary,
+    large_unary,
+    client_compressed_unary,
+    server_compressed_unary,
+    client_streaming,
+    server_streaming,
+    server_compressed_streaming,
+    intervals_are_kept,
+    ping_pong,
+    half_duplex,
+    empty_stream,
+    custom_metadata,
+    status_code_and_message,
+    special_status_message,
+    unimplemented_method,
+    unimplemented_service,
+    cancel_after_begin,
+    cancel_after_first_response,
+    timeout_on_sleeping_server,
+    concurrent_large_unary,
+]
+
 grpc.channel_ready_future(CHANNEL).result(timeout=SECONDS_MAX)
 support.run(
-    "grpcio",
-    [
-        empty_unary,
-        cacheable_unary,
-        large_unary,
-        client_compressed_unary,
-        server_compressed_unary,
-        client_streaming,
-        server_streaming,
-        server_compressed_streaming,
-        intervals_are_kept,
-        ping_pong,
-        half_duplex,
-        empty_stream,
-        custom_metadata,
-        status_code_and_message,
-        special_status_message,
-        unimplemented_method,
-        unimplemented_service,
-        cancel_after_begin,
-        cancel_after_first_response,
-        timeout_on_sleeping_server,
-        concurrent_large_unary,
-    ],
+    channels().__name__, [case for case in CASES if not NAMED or case.__name__ in NAMED]
 )

@@ -75,7 +75,9 @@ pub use pool::{
     PoolEngine, PoolEvent, PoolMode, PoolOptions, PoolSize, PoolStage, PoolStatistics,
     RetryOptions, SendError, WaitTimes,
 };
-pub use shared_pool::{PoolStream, PoolStreamReceiver, PoolStreamSender, SharedPool, UnaryFuture};
+pub use shared_pool::{
+    PoolStream, PoolStreamControl, PoolStreamReceiver, PoolStreamSender, SharedPool, UnaryFuture,
+};
 pub use taken_at_once::TakenAtOnce;
 pub use wire::framed::{FramedStatus, Protocol as FramedProtocol, StatusMeaning};
 pub use wire::grpc::{Code, Metadata, MetadataError, Status};

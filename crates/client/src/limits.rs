@@ -209,6 +209,10 @@ pub const SHARED_STREAM_RECEIVE_BYTES: usize = 64 << 10;
 /// of the smallest window, so that it need not wait for that.
 pub const SHARED_STREAM_RELEASE_BYTES: usize = 16 << 10;
 
+/// How often a caller that waits for a shared pool, and may be interrupted, looks whether it is: a
+/// person who presses a key notices no pause, and ten looks a second cost nothing.
+pub const SHARED_INTERRUPT_PERIOD: Duration = Duration::from_millis(100);
+
 /// When the thread of a shared pool looks after a stream that has something to send and for which
 /// no thread waits. While it lasts, each time twice as long after the time before, up to
 /// [`SHARED_LONGEST_UNATTENDED`].

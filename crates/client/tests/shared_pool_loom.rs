@@ -221,10 +221,15 @@ fn caller() -> Arc<Caller> {
     })
 }
 
+fn park() -> bool {
+    thread::park();
+    true
+}
+
 /// Waits for a call as the pool does; whoever polls finishes its own call.
 fn wait(leadership: &Leadership<Caller>, own: &Arc<Caller>) {
     while !own.phase.is_done() {
-        if leadership.acquire_or_park(own, thread::park) {
+        if leadership.acquire_or_park(own, park) {
             if !own.phase.begin_polling() {
                 own.phase.finish();
             }
@@ -260,10 +265,37 @@ fn a_call_that_ended_while_it_waited_is_not_promoted_when_it_is_used_again() {
                 own.thread.unpark();
             })
         };
-        assert!(!leadership.acquire_or_park(&own, thread::park));
+        assert!(!leadership.acquire_or_park(&own, park));
         finishing.join().expect("no panic");
         own.phase.reset();
         assert!(!leadership.release(), "nobody waits");
+        assert!(leadership.try_acquire());
+    });
+}
+
+/// As one does that looks from time to time whether it is to be given up.
+#[test]
+fn a_caller_that_leads_for_a_while_only_gives_the_leadership_back_each_time() {
+    model(|| {
+        let leadership = Arc::new(Leadership::new());
+        let own = caller();
+        let other = {
+            let leadership = Arc::clone(&leadership);
+            thread::spawn(move || wait(&leadership, &caller()))
+        };
+        for _ in 0..2 {
+            let mut parks = 1;
+            let parked = leadership.acquire_or_park(&own, || {
+                parks -= 1;
+                parks > 0
+            });
+            if parked {
+                assert!(!own.phase.begin_polling(), "nobody finishes it");
+                own.phase.end_polling();
+                leadership.release();
+            }
+        }
+        other.join().expect("no panic");
         assert!(leadership.try_acquire());
     });
 }
@@ -288,7 +320,7 @@ fn a_call_that_others_finish_while_it_is_promoted_passes_the_leadership_on() {
             })
         };
         while !own.phase.is_done() {
-            if leadership.acquire_or_park(&own, thread::park) {
+            if leadership.acquire_or_park(&own, park) {
                 // The other finishes it, as one does who writes for all.
                 while !own.phase.is_done() {
                     thread::yield_now();

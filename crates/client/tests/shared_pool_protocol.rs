@@ -46,6 +46,7 @@ fn who_has_waited_longest_leads_next() {
                     let leads = leadership.acquire_or_park(&own, || {
                         let _ = parking.send(());
                         thread::park_timeout(Duration::from_secs(10));
+                        true
                     });
                     assert!(leads);
                     order.send(number).expect("somebody looks");

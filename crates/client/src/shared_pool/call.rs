@@ -2,11 +2,12 @@
 
 use std::sync::Mutex;
 
-use wire::grpc::Metadata;
+use wire::grpc::{Metadata, Status};
 
 use super::protocol::{CallPhase, Follower};
 use super::sync::lock;
 use super::turn::TurnWaiter;
+use crate::channel::CallInfo;
 use crate::error::{CallError, only_message};
 use crate::pool::{PoolCall, PoolCallKey};
 
@@ -65,6 +66,8 @@ pub(super) struct SharedCallState {
     pub(super) request: Vec<u8>,
     pub(super) answer: Vec<u8>,
     pub(super) messages: u64,
+    /// Of a call that wants the head of its answer: its metadata.
+    pub(super) info: CallInfo,
     pub(super) result: Option<Result<(), CallError>>,
     pub(super) waiter: Option<TurnWaiter>,
     /// While it is in the engine: its tag and its name.
@@ -88,11 +91,18 @@ impl SharedCall {
         state.request.extend_from_slice(request);
         state.answer.clear();
         (state.messages, state.key, state.result) = (0, None, None);
-        state.waiter = None;
+        (state.waiter, state.info) = (None, CallInfo::default());
     }
 }
 
 impl SharedCallState {
+    /// The server has ended the call with OK.
+    pub(super) fn receive_trailers(&mut self, status: &Status) {
+        if let (true, Some(metadata)) = (self.start.wants_head(), status.metadata()) {
+            self.info.trailing_metadata = metadata.clone();
+        }
+    }
+
     /// Takes how it ended: a unary call has one message.
     pub(super) fn take_result(&mut self) -> Option<Result<(), CallError>> {
         let has = |count| (self.messages >= count).then_some(());

@@ -52,6 +52,7 @@ impl PoolDriver {
             match queue.pop() {
                 Some(Submission::Begin(call)) => self.begin(call, now_ns, turn),
                 Some(Submission::Cancel(call)) => self.cancel(&call, now_ns),
+                Some(Submission::Abort(call)) => self.abort(&call, now_ns, turn),
                 Some(Submission::BeginStream(stream)) => self.begin_stream(&stream, now_ns, turn),
                 Some(Submission::Send(stream)) => self.pump(&stream, turn),
                 Some(Submission::Release(stream)) => self.release(&stream),
@@ -153,6 +154,14 @@ impl PoolDriver {
         }
     }
 
+    /// Ends a call whose caller waits for that. It may have ended meanwhile.
+    fn abort(&mut self, call: &Arc<SharedCall>, now_ns: u64, turn: &mut DriverTurn<'_>) {
+        if lock(&call.state).key.is_some() {
+            self.cancel(call, now_ns);
+            finish(call, Err(cancelled()), &self.waker, turn);
+        }
+    }
+
     fn begin_stream(&mut self, stream: &Arc<SharedStream>, now_ns: u64, turn: &mut DriverTurn<'_>) {
         let tag = self
             .calls
@@ -235,6 +244,7 @@ impl PoolDriver {
                     if state.messages == 2 {
                         surplus.push(Arc::clone(call));
                     }
+                    state.info.message_was_compressed = compressed;
                     state.answer.clear();
                     state.answer.extend_from_slice(bytes);
                 }
@@ -244,15 +254,22 @@ impl PoolDriver {
                 None => {}
             },
             PoolEvent::Ended { tag, result, .. } => match calls.remove(tag) {
-                Some(CallTableEntry::Unary(call)) => finish(&call, result.map(|_| ()), waker, turn),
+                Some(CallTableEntry::Unary(call)) => {
+                    if let Ok(status) = result {
+                        lock(&call.state).receive_trailers(status);
+                    }
+                    finish(&call, result.map(|_| ()), waker, turn);
+                }
                 Some(CallTableEntry::Stream(stream)) => stream.end(result.cloned(), waker, turn),
                 None => {}
             },
-            PoolEvent::Head { tag, metadata, .. } => {
-                if let Some(CallTableEntry::Stream(stream)) = calls.get(tag) {
-                    stream.receive_head(metadata, waker, turn);
+            PoolEvent::Head { tag, metadata, .. } => match calls.get(tag) {
+                Some(CallTableEntry::Unary(call)) => {
+                    lock(&call.state).info.initial_metadata = metadata.clone();
                 }
-            }
+                Some(CallTableEntry::Stream(stream)) => stream.receive_head(metadata, waker, turn),
+                None => {}
+            },
             PoolEvent::Writable { tag, .. } => {
                 if let Some(CallTableEntry::Stream(stream)) = calls.get(tag) {
                     writable.push(Arc::clone(stream));

@@ -11,6 +11,7 @@ use super::submission::Submission;
 use super::sync::lock;
 use super::turn::TurnWaiter;
 use super::{SharedPool, unreachable_result};
+use crate::channel::CallInfo;
 use crate::error::CallError;
 
 /// A unary call that runs: resolves to its answer. Dropping it cancels the call.
@@ -19,6 +20,7 @@ pub struct UnaryFuture {
     pool: SharedPool,
     /// Until the result was taken.
     call: Option<Arc<SharedCall>>,
+    info: CallInfo,
 }
 
 impl UnaryFuture {
@@ -26,7 +28,14 @@ impl UnaryFuture {
         UnaryFuture {
             pool,
             call: Some(call),
+            info: CallInfo::default(),
         }
+    }
+
+    /// Returns the metadata of the answer, once there is a result, if the call has
+    /// [`wants_head`](crate::PoolCall::wants_head).
+    pub fn info(&self) -> &CallInfo {
+        &self.info
     }
 
     fn count_end(&self) {
@@ -52,7 +61,9 @@ impl Future for UnaryFuture {
             return Poll::Pending;
         };
         let answer = std::mem::take(&mut state.answer);
+        let info = std::mem::take(&mut state.info);
         drop(state);
+        self.info = info;
         self.count_end();
         if let Some(call) = self.call.take() {
             self.pool.handle.shared.keep(call);

@@ -14,10 +14,12 @@ mod call_table;
 mod deferral;
 mod driver;
 mod future;
+mod interruption;
 mod message_queue;
 mod protocol;
 mod reactor;
 mod stream;
+mod stream_control;
 mod stream_handle;
 mod submission;
 mod sync;
@@ -33,6 +35,7 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use net::{Address, OutgoingPoller, OutgoingWaker};
 
+use crate::channel::CallInfo;
 use crate::error::{CallError, ConnectError};
 use crate::limits;
 use crate::local_pool::{LocalPool, LocalPoolOptions, no_epoll};
@@ -40,12 +43,14 @@ use crate::pool::{PoolCall, PoolStatistics};
 use call::SharedCall;
 use deferral::Deferral;
 use driver::PoolDriver;
+use interruption::Interruption;
 use protocol::{CallPhase, Combiner, Follower, Leadership};
 use submission::Submission;
 use sync::lock;
 use turn::{DriverTurn, TurnWaiter, check_may_wait};
 
 pub use future::UnaryFuture;
+pub use stream_control::PoolStreamControl;
 pub use stream_handle::{PoolStream, PoolStreamReceiver, PoolStreamSender};
 
 /// Connections to one or more addresses, for any number of threads and futures. A clone is the same
@@ -160,23 +165,64 @@ impl SharedPool {
         answer: &mut Vec<u8>,
     ) -> Result<(), CallError> {
         check_may_wait()?;
-        let shared = &self.handle.shared;
-        let own = shared.prepare(call, request);
-        lock(&own.state).waiter = Some(TurnWaiter::Thread(thread::current()));
-        shared.submit(Submission::Begin(Arc::clone(&own)), Some(&own.phase));
-        match own.phase.is_done() {
-            // It was refused at once, as where no address can be reached: nobody waits in the
-            // kernel for the connection that later calls need.
-            true => self.note_unattended(),
-            false => self.wait(&own),
-        }
+        let own = self.run(call, request, None);
         let result = {
             let mut state = lock(&own.state);
             std::mem::swap(&mut state.answer, answer);
             state.take_result()
         };
-        shared.keep(own);
+        self.handle.shared.keep(own);
         result.unwrap_or_else(unreachable_result)
+    }
+
+    /// The same, with the metadata of the answer in `info`, if the call has
+    /// [`wants_head`](PoolCall::wants_head), also where it ends with another status than OK, whose
+    /// trailing metadata are its own. While the thread waits, it asks `is_interrupted`, if it is
+    /// given, every [`SHARED_INTERRUPT_PERIOD`](limits::SHARED_INTERRUPT_PERIOD); once that has
+    /// returned `true`, the call ends with CANCELLED. It may make calls itself.
+    ///
+    /// # Errors
+    /// As [`SharedPool::unary`].
+    pub fn unary_with_info(
+        &self,
+        call: &PoolCall<'_>,
+        request: &[u8],
+        info: &mut CallInfo,
+        is_interrupted: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<Vec<u8>, CallError> {
+        check_may_wait()?;
+        let own = self.run(call, request, is_interrupted);
+        let (result, answer) = {
+            let mut state = lock(&own.state);
+            *info = std::mem::take(&mut state.info);
+            (state.take_result(), std::mem::take(&mut state.answer))
+        };
+        self.handle.shared.keep(own);
+        result.unwrap_or_else(unreachable_result).map(|()| answer)
+    }
+
+    /// Makes a unary call, and waits for its end.
+    fn run(
+        &self,
+        call: &PoolCall<'_>,
+        request: &[u8],
+        is_interrupted: Option<&mut dyn FnMut() -> bool>,
+    ) -> Arc<SharedCall> {
+        let shared = &self.handle.shared;
+        let own = shared.prepare(call, request);
+        lock(&own.state).waiter = Some(TurnWaiter::Thread(thread::current()));
+        shared.submit(Submission::Begin(Arc::clone(&own)), Some(&own.phase));
+        match (own.phase.is_done(), is_interrupted) {
+            // It was refused at once, as where no address can be reached: nobody waits in the
+            // kernel for the connection that later calls need.
+            (true, _) => self.note_unattended(),
+            (false, None) => self.wait(&own),
+            (false, Some(is_interrupted)) => {
+                let give_up = || shared.submit(Submission::Abort(Arc::clone(&own)), None);
+                self.wait_unless(&own, &mut Interruption::new(is_interrupted, &give_up));
+            }
+        }
+        own
     }
 
     /// Calls a unary method. The call has begun when this returns; dropping the future cancels it.
@@ -219,10 +265,39 @@ impl SharedPool {
         let shared = &self.handle.shared;
         while !own.phase().is_done() {
             let follower: Arc<dyn Follower + Send + Sync> = Arc::<S>::clone(own);
-            if shared.leadership.acquire_or_park(&follower, thread::park) {
-                shared.drive(own.phase());
+            let park = || {
+                thread::park();
+                true
+            };
+            if shared.leadership.acquire_or_park(&follower, park) {
+                shared.drive(own.phase(), u64::MAX);
                 self.release_leadership();
             }
+        }
+    }
+
+    /// The same for a caller that may be interrupted, and gives up what it waits for then. It looks
+    /// only while it does not lead and is not about to: what it looks at may use the pool.
+    fn wait_unless<S: Follower + Send + Sync + 'static>(
+        &self,
+        own: &Arc<S>,
+        interruption: &mut Interruption<'_>,
+    ) {
+        let shared = &self.handle.shared;
+        while !own.phase().is_done() {
+            let until_ns = interruption.begin_period(net::monotonic_ns());
+            let follower: Arc<dyn Follower + Send + Sync> = Arc::<S>::clone(own);
+            let park = || {
+                let left_ns = until_ns.saturating_sub(net::monotonic_ns());
+                thread::park_timeout(Duration::from_nanos(left_ns));
+                left_ns > 0
+            };
+            if shared.leadership.acquire_or_park(&follower, park) {
+                shared.drive(own.phase(), until_ns);
+                own.phase().end_polling();
+                self.release_leadership();
+            }
+            interruption.look(net::monotonic_ns());
         }
     }
 
@@ -317,14 +392,22 @@ impl SharedState {
         })
     }
 
-    /// As the leader: waits in the kernel for all until the call has ended.
-    fn drive(&self, own: &CallPhase) {
+    /// As the leader: waits in the kernel for all until the call has ended, or until `until_ns`;
+    /// `u64::MAX`: for ever.
+    fn drive(&self, own: &CallPhase, until_ns: u64) {
         if own.begin_polling() {
             return;
         }
         let mut poller = lock(&self.poller);
         while !own.is_done() {
-            self.poll(&mut poller, Some(own), u64::MAX);
+            let left_ns = match until_ns {
+                u64::MAX => u64::MAX,
+                until_ns => until_ns.saturating_sub(net::monotonic_ns()),
+            };
+            if left_ns == 0 {
+                return;
+            }
+            self.poll(&mut poller, Some(own), left_ns);
         }
     }
 

@@ -121,6 +121,11 @@ impl CallPhase {
     pub(super) fn begin_polling(&self) -> bool {
         self.0.fetch_or(POLLING, Ordering::AcqRel) & DONE != 0
     }
+
+    /// Its thread, which leads, is about to give the leadership up, with or without the result.
+    pub(super) fn end_polling(&self) {
+        self.0.fetch_and(DONE, Ordering::AcqRel);
+    }
 }
 
 /// A call whose thread is parked while another one leads.
@@ -153,9 +158,13 @@ impl<S: Follower + ?Sized> Leadership<S> {
         !std::mem::replace(&mut lock(&self.0).is_held, true)
     }
 
-    /// Returns once the call is done, which is `false`, or its thread leads. `park` waits until the
-    /// thread is unparked.
-    pub(super) fn acquire_or_park(&self, follower: &Arc<S>, mut park: impl FnMut()) -> bool {
+    /// Returns `true` once its thread leads, and `false` once the call is done or `park` has given
+    /// up. `park` waits until the thread is unparked, and returns whether to go on waiting.
+    pub(super) fn acquire_or_park(
+        &self,
+        follower: &Arc<S>,
+        mut park: impl FnMut() -> bool,
+    ) -> bool {
         {
             let mut state = lock(&self.0);
             if follower.phase().is_done() {
@@ -171,10 +180,9 @@ impl<S: Follower + ?Sized> Leadership<S> {
             if follower.phase().is_promoted() {
                 return true;
             }
-            if follower.phase().is_done() {
+            if follower.phase().is_done() || !park() {
                 break;
             }
-            park();
         }
         let mut state = lock(&self.0);
         let is_own = |it: &Arc<S>| std::ptr::eq(it.phase(), follower.phase());

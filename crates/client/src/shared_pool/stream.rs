@@ -58,6 +58,8 @@ pub(super) struct StreamState {
     unreleased: usize,
     pub(super) head: Option<Metadata>,
     pub(super) end: Option<Result<Status, CallError>>,
+    /// Who waits for the end, whatever is received.
+    pub(super) end_waker: Option<Waker>,
     /// A future has waited for it: the pool's thread drives it.
     pub(super) has_futures: bool,
 }
@@ -197,6 +199,8 @@ impl SharedStream {
         state.outgoing.clear();
         self.receiving.notify(waker, turn);
         self.sending.notify(waker, turn);
+        let waiter = state.end_waker.take();
+        turn.woken.extend(waiter.map(TurnWaiter::Task));
     }
 }
 

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use wire::grpc::{Metadata, Status};
 
 use super::SharedPool;
-use super::stream::{Received, Sent, SharedStream, StreamState, cancelled};
+use super::interruption::Interruption;
+use super::stream::{Received, Sent, SharedStream, StreamSide, StreamState, cancelled};
 use super::submission::Submission;
 use super::sync::lock;
 use super::turn::check_may_wait;
@@ -41,7 +42,7 @@ use crate::pool::{PoolCall, SendError};
 #[derive(Debug)]
 pub struct PoolStream {
     sender: PoolStreamSender,
-    receiver: PoolStreamReceiver,
+    pub(super) receiver: PoolStreamReceiver,
 }
 
 /// The caller's side of a [`PoolStream`]. Dropping it before [`PoolStreamSender::finish`] cancels
@@ -55,14 +56,14 @@ pub struct PoolStreamSender {
 /// the call.
 #[derive(Debug)]
 pub struct PoolStreamReceiver {
-    handle: Arc<SharedStreamHandle>,
+    pub(super) handle: Arc<SharedStreamHandle>,
     was_compressed: bool,
 }
 
 /// What both sides have in common.
-struct SharedStreamHandle {
+pub(super) struct SharedStreamHandle {
     pool: SharedPool,
-    stream: Arc<SharedStream>,
+    pub(super) stream: Arc<SharedStream>,
 }
 
 impl SharedPool {
@@ -296,12 +297,25 @@ impl PoolStreamReceiver {
     /// # Errors
     /// As [`PoolStreamReceiver::receive`].
     pub fn receive_into(&mut self, message: &mut Vec<u8>) -> Result<bool, CallError> {
+        self.receive_unless(message, None)
+    }
+
+    /// The same for a caller that may be interrupted: as [`SharedPool::unary_with_info`].
+    ///
+    /// # Errors
+    /// As [`PoolStreamReceiver::receive`].
+    pub fn receive_unless(
+        &mut self,
+        message: &mut Vec<u8>,
+        mut is_interrupted: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<bool, CallError> {
         loop {
             if let Some(is_message) = self.try_receive(message, |side| side.begin_waiting())? {
                 return Ok(is_message);
             }
             check_may_wait()?;
-            self.handle.pool.wait(&self.handle.stream.receiving);
+            let handle = &self.handle;
+            handle.wait(&handle.stream.receiving, reborrowed(&mut is_interrupted));
         }
     }
 
@@ -327,7 +341,7 @@ impl PoolStreamReceiver {
     fn try_receive(
         &mut self,
         message: &mut Vec<u8>,
-        wait: impl FnOnce(&super::stream::StreamSide),
+        wait: impl FnOnce(&StreamSide),
     ) -> Result<Option<bool>, CallError> {
         let SharedStreamHandle { pool, stream } = &*self.handle;
         let mut state = lock(&stream.state);
@@ -370,6 +384,17 @@ impl PoolStreamReceiver {
     /// # Errors
     /// If the call has failed before; [`PoolStreamReceiver::receive`] returns the same.
     pub fn receive_initial_metadata(&mut self) -> Result<Metadata, CallError> {
+        self.receive_initial_metadata_unless(None)
+    }
+
+    /// The same for a caller that may be interrupted: as [`SharedPool::unary_with_info`].
+    ///
+    /// # Errors
+    /// As [`PoolStreamReceiver::receive_initial_metadata`].
+    pub fn receive_initial_metadata_unless(
+        &mut self,
+        mut is_interrupted: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<Metadata, CallError> {
         let stream = &self.handle.stream;
         loop {
             {
@@ -380,7 +405,8 @@ impl PoolStreamReceiver {
                 stream.receiving.begin_waiting();
             }
             check_may_wait()?;
-            self.handle.pool.wait(&stream.receiving);
+            let is_interrupted = reborrowed(&mut is_interrupted);
+            self.handle.wait(&stream.receiving, is_interrupted);
         }
     }
 
@@ -415,6 +441,16 @@ impl PoolStreamReceiver {
     }
 }
 
+/// Lends what was lent, for one turn of a loop.
+fn reborrowed<'a>(
+    lent: &'a mut Option<&mut dyn FnMut() -> bool>,
+) -> Option<&'a mut dyn FnMut() -> bool> {
+    match lent {
+        Some(lent) => Some(&mut **lent),
+        None => None,
+    }
+}
+
 impl SharedStreamHandle {
     fn submit(&self, sent: Sent) -> Result<(), SendError> {
         if let Sent::Submit = sent {
@@ -425,8 +461,20 @@ impl SharedStreamHandle {
         Ok(())
     }
 
+    /// Waits until what this side waits for has happened. Whoever is interrupted gives the call up.
+    fn wait(&self, side: &Arc<StreamSide>, is_interrupted: Option<&mut dyn FnMut() -> bool>) {
+        match is_interrupted {
+            None => self.pool.wait(side),
+            Some(is_interrupted) => {
+                let give_up = || self.cancel();
+                let mut interruption = Interruption::new(is_interrupted, &give_up);
+                self.pool.wait_unless(side, &mut interruption);
+            }
+        }
+    }
+
     /// A future waits: from now on the pool's thread drives the stream.
-    fn attend(&self) {
+    pub(super) fn attend(&self) {
         let had_futures = std::mem::replace(&mut lock(&self.stream.state).has_futures, true);
         if !had_futures {
             let shared = &self.pool.handle.shared;
@@ -435,7 +483,7 @@ impl SharedStreamHandle {
         }
     }
 
-    fn cancel(&self) {
+    pub(super) fn cancel(&self) {
         let mut state = lock(&self.stream.state);
         if state.end.is_none() {
             state.end = Some(Err(cancelled()));

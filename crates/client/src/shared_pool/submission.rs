@@ -10,6 +10,8 @@ use super::stream::SharedStream;
 pub(super) enum Submission {
     Begin(Arc<SharedCall>),
     Cancel(Arc<SharedCall>),
+    /// A call is given up by a thread that waits for its end.
+    Abort(Arc<SharedCall>),
     BeginStream(Arc<SharedStream>),
     /// Messages of a stream wait to be sent, or its caller's side has ended.
     Send(Arc<SharedStream>),

@@ -22,6 +22,7 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("store", "blob/limits.rs", "Blobs"),
     ("client", "limits.rs", "The client"),
     ("client", "spans/limits.rs", "Spans that are exported"),
+    ("python", "limits.rs", "The channel for Python"),
     ("lab", "limits.rs", "The load generator"),
     ("lab", "tap/limits.rs", "The tap"),
     ("lab", "sweep/limits.rs", "Sweeps and comparisons"),

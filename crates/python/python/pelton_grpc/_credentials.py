@@ -1,0 +1,110 @@
+"""What proves who this side is, and who the server is: objects of grpcio, and our own of the same
+form."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, NamedTuple, Optional
+
+from ._ended import failed_call
+from ._names import StatusCode
+
+Plugin = Callable[[bytes, bytes, Callable[..., None]], None]
+
+
+class SslChannelCredentials(NamedTuple):
+    """Certificates in PEM: whom to believe, and what this side shows."""
+
+    root_certificates: Optional[bytes] = None
+    private_key: Optional[bytes] = None
+    certificate_chain: Optional[bytes] = None
+
+
+def ssl_channel_credentials(
+    root_certificates: Optional[bytes] = None,
+    private_key: Optional[bytes] = None,
+    certificate_chain: Optional[bytes] = None,
+) -> SslChannelCredentials:
+    """Credentials for a channel with TLS, as `grpc.ssl_channel_credentials`."""
+    return SslChannelCredentials(root_certificates, private_key, certificate_chain)
+
+
+def unpack(credentials: Any) -> tuple[SslChannelCredentials, list[Plugin]]:
+    """Returns what the credentials of a channel consist of."""
+    if isinstance(credentials, SslChannelCredentials):
+        return credentials, []
+    inner = getattr(credentials, "_credentials", credentials)
+    plugins: list[Plugin] = []
+    # Those of a channel, with those of its calls around them.
+    while hasattr(inner, "_channel_credentials"):
+        for each in inner._call_credentialses:
+            plugins += plugins_of(each)
+        inner = inner._channel_credentials
+    if not hasattr(inner, "_pem_root_certificates"):
+        raise ValueError(
+            f"pelton_grpc has TLS with certificates only, and {type(inner).__name__} is something "
+            "else: use grpc.ssl_channel_credentials or pelton_grpc.ssl_channel_credentials"
+        )
+    if getattr(inner, "_private_key_signer", None) is not None:
+        raise ValueError("pelton_grpc signs with a private key in PEM only, not by a function")
+    # grpcio has the key and the chain in an object of its own in some versions.
+    chain = inner._certificate_chain
+    return SslChannelCredentials(inner._pem_root_certificates, inner._private_key, chain), plugins
+
+
+def plugins_of(credentials: Any) -> list[Plugin]:
+    """Returns what is asked for the metadata of each call."""
+    inner = getattr(credentials, "_credentials", credentials)
+    if hasattr(inner, "_call_credentialses"):
+        return [plugin for each in inner._call_credentialses for plugin in plugins_of(each)]
+    if hasattr(inner, "_metadata_plugin"):
+        return [inner._metadata_plugin]
+    raise ValueError(f"pelton_grpc cannot use {type(inner).__name__} as credentials of a call")
+
+
+class CallAuthority:
+    """What a channel asks for the metadata of each call."""
+
+    def __init__(self, host: str, is_secure: bool, plugins: list[Plugin]) -> None:
+        self._host = host
+        self._is_secure = is_secure
+        self.plugins = plugins
+
+    def metadata(
+        self, path: str, metadata: Any, credentials: Any, timeout: Optional[float]
+    ) -> list[Any]:
+        """Returns the metadata of a call, with those of the credentials."""
+        if not self._is_secure:
+            raise failed_call(
+                StatusCode.UNAUTHENTICATED,
+                "credentials of a call are sent over TLS only: use a secure channel",
+            )
+        plugins = self.plugins
+        if credentials is not None:
+            plugins = plugins + plugins_of(credentials)
+        service, _, method = path.rpartition("/")
+        url = f"https://{self._host}{service}".encode()
+        all_metadata = list(metadata or ())
+        for plugin in plugins:
+            all_metadata += ask(plugin, url, method.encode(), timeout)
+        return all_metadata
+
+
+def ask(plugin: Plugin, url: bytes, method: bytes, timeout: Optional[float]) -> list[Any]:
+    """Asks a plugin, which may answer later and on another thread."""
+    answered = threading.Event()
+    answer: list[Any] = []
+
+    def callback(metadata: Any, code: int, details: Any) -> None:
+        answer[:] = [metadata, code, details]
+        answered.set()
+
+    plugin(url, method, callback)
+    if not answered.wait(timeout):
+        raise failed_call(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+    metadata, code, details = answer
+    if code != 0:
+        text = details.decode("utf-8", "replace") if isinstance(details, bytes) else details
+        details = f"Getting metadata from plugin failed with error: {text}"
+        raise failed_call(StatusCode.UNAVAILABLE, details)
+    return list(metadata or ())
