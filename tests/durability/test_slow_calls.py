@@ -4,18 +4,22 @@ strace, which delays system calls, and by a client that does not read."""
 import contextlib
 import json
 import os
+import re
+import subprocess
 import threading
 import time
 
+import grpc
 import pytest
 import raw
 import strace
-from pelton.v1 import kv_pb2_grpc
+from pelton.v1 import echo_pb2, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from server import WAIT_SECONDS, Server, open_channel, wait_until
 
 DELAY_US = 300_000
 PHASES = ("queue", "read", "commit", "sync", "send")
+ECHO = "/pelton.v1.Echo/Unary"
 GET = "/pelton.v1.KeyValue/Get"
 
 
@@ -150,6 +154,38 @@ def test_an_answer_that_is_not_taken_is_in_the_log(binary, tmp_path):
             WAIT_SECONDS,
             server.log,
         )
+        expect_phase(slow_call(server, "Get"), "send", DELAY_US * 8 // 10)
+
+
+def test_a_call_whose_token_was_revoked_meanwhile_names_it(binary, tmp_path):
+    def token(*words):
+        words = [binary, "token", *words, "--address", server.address]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done
+        return re.search(r"pelton_[\w-]{43}|$", done.stdout)[0]
+
+    with serving(binary, tmp_path / "data") as (server, _), open_channel(server.address) as channel:
+        secret = token("create", "shop", "--rights", "write")
+        calls = channel.unary_unary(ECHO, lambda request: request, echo_pb2.EchoResponse.FromString)
+        request = echo_pb2.EchoRequest(delay_ms=20_000).SerializeToString()
+        metadata = [("authorization", f"Bearer {secret}")]
+        call = calls.future(request, metadata=metadata, timeout=30)
+        time.sleep(DELAY_US / 1e6)
+        token("revoke", "shop")
+        assert call.exception().code() == grpc.StatusCode.UNAUTHENTICATED
+        found = slow_call(server, "Echo/Unary")
+        assert (found["identity"], found["status"]) == ("shop", "UNAUTHENTICATED"), found
+
+
+def test_a_wrong_token_that_waits_for_its_refusal_is_no_slow_call(binary, tmp_path):
+    wrong = [("authorization", f"Bearer pelton_{'x' * 43}")]
+    with serving(binary, tmp_path / "data") as (server, kv):
+        # The first 16 of a connection are refused at once, each further one waits 100 ms more.
+        request = pb.PutRequest(key=b"k")
+        calls = [kv.Put.future(request, metadata=wrong, timeout=30) for _ in range(24)]
+        for call in calls:
+            assert call.exception().code() == grpc.StatusCode.UNAUTHENTICATED
+        assert not [call for call in slow_calls(server) if call["method"].endswith("Put")]
 
 
 def test_what_is_slow_by_the_hundred_is_counted(binary, tmp_path):

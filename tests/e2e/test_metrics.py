@@ -289,6 +289,20 @@ def test_the_log_and_the_databases_are_shown(measured):
         assert done.value("pelton_snapshot_bytes") > 20 * 100
 
 
+def test_what_is_written_is_ahead_of_what_is_durable_until_it_is_synced(binary, tmp_path):
+    folder = ["--data", str(tmp_path / "data"), "--durability", "interval=10s"]
+    with (
+        Server(binary, "--metrics-listen", "0", *folder) as server,
+        open_channel(server.address) as channel,
+    ):
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        before = Scrape(server).value("pelton_log_durable_sequence")
+        put = kv.Put(pb.PutRequest(key=b"k", value=b"v"))
+        now = Scrape(server)
+        assert now.value("pelton_log_written_sequence") == put.version
+        assert now.value("pelton_log_durable_sequence") == before < put.version
+
+
 def test_room_and_backups_are_those_of_the_folders(binary, tmp_path):
     """Read anew at each scrape; a folder that is gone is left out, and all else is there."""
     root = tmp_path / "backups"

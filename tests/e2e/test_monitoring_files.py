@@ -41,9 +41,9 @@ def targets():
 
 @pytest.fixture(scope="module")
 def page(binary, tmp_path_factory):
-    """Names and labels of all that servers of each kind have."""
+    """Of all that servers of each kind have, the names, the labels, and the labels of each."""
     folder = tmp_path_factory.mktemp("monitored")
-    names, labels = set(), set()
+    names, labels, labels_of = set(), set(), {}
     common = ["--metrics-listen", "127.0.0.1:0", "--threads", "1", "--log-segment", "4MiB"]
     own = [f"--tls-self-signed={folder / 'tls'}", "--blob-quota", "1GiB"]
     # Nobody listens there: the spans have metrics all the same.
@@ -59,7 +59,8 @@ def page(binary, tmp_path_factory):
                 for sample in family.samples:
                     names.add(sample.name)
                     labels.update(sample.labels)
-    return names, labels
+                    labels_of.setdefault(sample.name, set()).update(sample.labels)
+    return names, labels, labels_of
 
 
 def expressions():
@@ -68,7 +69,7 @@ def expressions():
 
 @pytest.mark.parametrize("expression", expressions())
 def test_each_metric_is_on_the_page_of_a_server(page, expression):
-    names, labels = page
+    names, labels, _ = page
     asked = {name for name in NAME.findall(expression) if name not in labels}
     assert asked or expression.startswith("up{"), expression
     assert asked - names == set()
@@ -77,11 +78,66 @@ def test_each_metric_is_on_the_page_of_a_server(page, expression):
 
 
 def test_what_is_shown_of_labels_exists(page):
-    _, labels = page
+    _, labels, _ = page
     texts = [text for rule in rules() for text in rule["annotations"].values()]
     texts += [target["legendFormat"] for target in targets()]
     shown = {label for text in texts for label in SHOWN.findall(text)}
     assert shown - labels - EXTERNAL - {"value"} == set()
+
+
+def labels_left(expression, labels_of):
+    """The labels that a result has: those that it is grouped by, or all of its metrics."""
+    if grouped := re.search(r"\b(?:sum|min|max|count) by \(([^)]*)\)", expression):
+        return {label.strip() for label in grouped[1].split(",")}
+    if re.match(r"(?:sum|min|max|count)\(", expression):
+        return set()
+    of_metrics = (labels_of.get(name, set()) for name in NAME.findall(expression))
+    return set().union({"instance", "job"}, *of_metrics)
+
+
+def test_what_is_shown_of_labels_is_left_by_the_expression(page):
+    _, _, labels_of = page
+    shown = [(rule["expr"], text) for rule in rules() for text in rule["annotations"].values()]
+    shown += [(target["expr"], target["legendFormat"]) for target in targets()]
+    for expression, text in shown:
+        missing = set(SHOWN.findall(text)) - {"value"} - labels_left(expression, labels_of)
+        assert not missing, (expression, text)
+
+
+def test_counters_are_shown_as_rates_and_gauges_as_they_are():
+    is_counter = re.compile(r".*_(?:total|bucket|sum|count)$").match
+    for expression in expressions():
+        rates = set(re.findall(r"\b(?:rate|increase)\((\w+)", expression))
+        assert all(map(is_counter, rates)), expression
+    for target in targets():
+        rates = set(re.findall(r"\brate\((\w+)", target["expr"]))
+        names = re.findall(r"\b(?:pelton|grpc|process)_\w+", target["expr"])
+        assert set(filter(is_counter, names)) == rates, target["expr"]
+
+
+def unit_of(expression):
+    """The unit in which a result is, by the names of its metrics; `None`: it is a number."""
+    if " / " in expression or "process_cpu_seconds_total" in expression:
+        return "percentunit"
+    if "* 1000" in expression:
+        return "dateTimeFromNow"
+    for end, unit in (
+        (r"_bytes\b", "bytes"),
+        (r"_bytes_total\b", "Bps"),
+        (r"_milliseconds\b", "ms"),
+        (r"_seconds(?:_bucket)?\b", "s"),
+    ):
+        if re.search(end, expression):
+            return unit
+    return None
+
+
+def test_panels_have_the_units_of_their_metrics():
+    units = {"percentunit", "dateTimeFromNow", "bytes", "Bps", "ms", "s"}
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", []):
+            unit = panel["fieldConfig"]["defaults"]["unit"]
+            assert unit_of(target["expr"]) == (unit if unit in units else None), panel["title"]
 
 
 def test_rules_have_what_prometheus_wants():
@@ -92,6 +148,21 @@ def test_rules_have_what_prometheus_wants():
         assert set(rule["annotations"]) == {"summary", "description", "runbook"}, rule
         assert rule["labels"]["severity"] in ("critical", "warning"), rule
         assert rule["expr"].count("(") == rule["expr"].count(")"), rule
+
+
+def test_somebody_is_woken_where_nothing_can_be_written_or_reached():
+    critical = {rule["alert"] for rule in rules() if rule["labels"]["severity"] == "critical"}
+    assert critical == {
+        "PeltonDown",
+        "PeltonCertificateEndsSoon",
+        "PeltonLogFailed",
+        "PeltonLogFull",
+        "PeltonLogNotReady",
+        "PeltonRoomNearlyUsed",
+        "PeltonDatabaseFailing",
+        "PeltonReplicasLate",
+        "PeltonReplicaBlocked",
+    }
 
 
 def anchors(page):

@@ -12,6 +12,7 @@ import time
 
 import grpc
 import pytest
+import raw
 from blob_client import begin, chunk, end
 from certificates import Authority
 from collector import CLIENT, ERROR, SERVER, UNSET, Collector, sampled, service
@@ -154,6 +155,18 @@ def test_a_span_says_how_the_call_ended_and_what_it_was_about(binary, tmp_path, 
         assert {span.resource["service.name"] for span in (not_found, late)} == {"shop-db"}
 
 
+def test_a_request_that_is_cut_has_the_status_that_its_caller_got(binary, tmp_path, collector):
+    with traced(binary, tmp_path, collector.url) as (_, channel):
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        put = pb.PutRequest(key=b"k", value=b"v" * (17 << 20))
+        expect_status(
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            lambda: kv.Put(put, metadata=sampled(), timeout=60),
+        )
+        (span,) = collector.wait_for(1)
+        assert span.attributes["rpc.response.status_code"] == "RESOURCE_EXHAUSTED"
+
+
 def run(binary, server, *words, **variables):
     environment = {
         name: value
@@ -219,7 +232,7 @@ def test_a_command_says_that_its_spans_were_lost_and_does_what_it_was_asked_for(
         begun = time.monotonic()
         done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT=url)
         assert done.returncode == 0, done
-        assert f"cannot be exported to {url}: " in done.stderr, done
+        assert f"spans of its calls (1) cannot be exported to {url}: " in done.stderr, done
         assert "correct host and port in PELTON_OTLP_ENDPOINT" in done.stderr, done
         assert time.monotonic() - begun < 20
         done = run(binary, server, "put", "k", "v", PELTON_OTLP_ENDPOINT="localhost:4317")
@@ -370,6 +383,48 @@ def test_an_export_is_retried_as_the_collector_asks(binary, tmp_path):
         kv.Get(pb.GetRequest(key=b"2"), metadata=sampled(), timeout=30)
         wait_until(lambda: dropped(server, "export_failed") == 1)
         assert sent(server) == 1
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+def test_a_call_over_plain_http_has_a_span_that_is_none_of_grpc(binary, tmp_path, collector):
+    ((name, value),) = sampled()
+    with traced(binary, tmp_path, collector.url) as (server, _):
+        words = ["curl", "-sS", "--http2-prior-knowledge", "--noproxy", "*", "--max-time", "60"]
+        words += ["-T", "-", "-H", f"{name}: {value}", f"http://{server.address}/blob/name"]
+        subprocess.run(words, input=b"content", capture_output=True, check=True, timeout=90)
+        (span,) = collector.wait_for(1)
+        assert (span.name, span.trace, span.parent) == ("http.Blob/PUT", TRACE, CALLER)
+        assert not [name for name in span.attributes if name.startswith("rpc.")], span
+        assert PHASES <= span.attributes.keys()
+
+
+def test_an_answer_that_is_not_taken_is_a_wait_of_the_span(binary, tmp_path, collector):
+    with traced(binary, tmp_path, collector.url) as (server, channel):
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        kv.Put(pb.PutRequest(key=b"large", value=b"v" * 100_000), timeout=30)
+        settings = raw.settings_payload(initial_window_size=1_000)
+        request = pb.GetRequest(key=b"large").SerializeToString()
+        with raw.Connection(server.address, settings) as connection:
+            connection.unary("/pelton.v1.KeyValue/Get", request, *sampled())
+            time.sleep(0.3)
+            assert collector.spans == []
+        (span,) = collector.wait_for(1)
+        waited = {phase: span.attributes[phase] for phase in PHASES}
+        assert waited.pop("pelton.send_us") >= 200_000, span
+        assert max(waited.values()) < 200_000, span
+
+
+def test_exports_share_a_connection(binary, tmp_path):
+    peers = []
+    with (
+        Collector(lambda _, context: peers.append(context.peer())) as collector,
+        traced(binary, tmp_path, collector.url) as (_, channel),
+    ):
+        kv = kv_pb2_grpc.KeyValueStub(channel)
+        for count in range(1, 4):
+            kv.Get(pb.GetRequest(key=b"k"), metadata=sampled(), timeout=30)
+            collector.wait_for(count)
+    assert len(peers) == 3 and len(set(peers)) == 1, peers
 
 
 def test_what_is_queued_at_the_end_is_exported(binary, tmp_path, collector):

@@ -170,9 +170,12 @@ def test_who_may_not_write_is_told_whose_folder_it_is_and_what_to_do(binary, ope
     assert facts["user"]["judgement"] == "ok"
 
 
+# Shows what it is asked for, as that of systemd does.
 SHOW = """#!/bin/sh
 echo "$@" >> {folder}/asked
-cat {folder}/shown
+for name in $(echo "$2" | sed 's/^--property=//' | tr , ' '); do
+    grep "^$name=" {folder}/shown
+done
 exit $(cat {folder}/code)
 """
 
