@@ -515,6 +515,26 @@ mod tests {
     }
 
     #[test]
+    fn a_call_has_nothing_of_the_one_that_had_its_slot_before() {
+        let mut calls = SlowCalls::new(Some(RULE), None);
+        calls.begin_with(2, None, 0);
+        calls.request(2, (Method::Get, b"\x0a\x01d\x12\x01k"), 5, 8);
+        calls.waits(2, WaitCause::Read, 10);
+        calls.step_begins(2, 20);
+        calls.waits(2, WaitCause::Commit, 20);
+        calls.synced(2, 7);
+        calls.set_endless(2);
+        calls.begin_with(2, None, 30);
+        let call = calls.call(2).expect("it has begun");
+        assert!(call.is_tracked && !call.is_endless && !call.has_request);
+        assert_eq!((call.arrived_ns, call.since_ns, call.sync_ns), (30, 30, 0));
+        assert_eq!(call.waits_for, WaitCause::Other);
+        assert_eq!(call.phases, PhaseTimes::default());
+        assert_eq!((&call.database, call.key_bytes), (&None, None));
+        assert!(call.key_prefix.is_empty());
+    }
+
+    #[test]
     fn a_slot_without_a_call_is_passed_over() {
         let mut calls = SlowCalls::new(Some(RULE), None);
         calls.step_begins(7, 1);

@@ -356,6 +356,66 @@ mod tests {
         }
     }
 
+    /// Runs the thread of an export of so many spans, with pauses that only a stop ends, and stops
+    /// it after the first attempt. Returns the spans of each attempt, and what was counted.
+    fn stopped(spans: u64, fates: &[Result<u64, Retry>]) -> (Vec<usize>, SpanCounts) {
+        let collector = Scripted::default();
+        *collector.fates.lock().expect("sound") = fates.to_vec();
+        let queue = SpanQueue::default();
+        (0..spans).for_each(|number| queue.push(span(number)));
+        let exporting = ExportLoop {
+            queue: queue.clone(),
+            collector: collector.clone(),
+            source: SpanSource {
+                service_name: "s".into(),
+                scope: ("a", "1"),
+                attributes: Vec::new(),
+            },
+            pauses: RetryPauses::new(limits::SPAN_LONGEST_PAUSE, 7),
+            interval: Duration::ZERO,
+            observe: Box::new(|_| {}),
+            fails: None,
+            rejects: false,
+        };
+        let thread = thread::spawn(move || exporting.run());
+        while collector.attempts.lock().expect("sound").is_empty() {
+            thread::yield_now();
+        }
+        queue.stop(Duration::from_secs(600), &|| false);
+        thread.join().expect("it has ended");
+        let attempts = collector.attempts.lock().expect("sound").clone();
+        (attempts, queue.counts())
+    }
+
+    #[test]
+    fn a_stop_gives_an_export_that_fails_one_attempt_more() {
+        let fails = Err(Retry::Later);
+        let (attempts, counts) = stopped(3, &[fails]);
+        assert_eq!((attempts, counts.sent), (vec![3, 3], 3));
+        let (attempts, counts) = stopped(3, &[fails, fails, fails]);
+        assert_eq!(attempts, [3, 3]);
+        assert_eq!((counts.sent, counts.export_failed), (0, 3));
+    }
+
+    #[test]
+    fn each_span_of_an_export_that_is_given_up_is_counted() {
+        let most = limits::SPANS_PER_EXPORT;
+        let (attempts, counts) = stopped(most as u64 + 3, &[Err(Retry::Never), Ok(0)]);
+        assert_eq!(attempts, [most, 3]);
+        assert_eq!((counts.sent, counts.export_failed), (3, most as u64));
+    }
+
+    #[test]
+    fn a_stop_reports_what_is_lost_then_and_not_what_was_lost_before() {
+        let queue = SpanQueue::default();
+        queue.settle(|counts| counts.export_failed += 5);
+        queue.end();
+        let exporter = SpanExporter { queue };
+        for _ in 0..2 {
+            assert_eq!(exporter.stop(Duration::from_secs(600), || false), Ok(()));
+        }
+    }
+
     #[test]
     fn spans_that_are_refused_are_not_sent_again_and_reported_once() {
         let (attempts, counts, events) = exported(4, &[Ok(1), Ok(9), Ok(0), Ok(1)]);
