@@ -58,6 +58,12 @@ def test_the_package_of_debian_starts_renews_and_stops_the_service(machine):
         for _ in range(2):
             assert machine(prerm, "upgrade", "2") == []
             assert of_service(machine(postinst, "configure", "1")) == [RESTART]
+        # A removal that fails leaves it as it was.
+        for _ in range(2):
+            assert machine(prerm, "remove") == [STOP]
+            assert machine(postinst, "abort-remove") == [START]
+            assert machine(postinst, "abort-remove") == []
+        assert machine(postinst, "abort-upgrade", "2") == []
         assert machine(prerm, "remove") == [STOP]
     assert machine((DEBIAN / "postrm").read_text(), "remove") == [RELOAD]
 
@@ -121,3 +127,14 @@ def test_the_image_has_the_times_of_its_health_check_in_nanoseconds(monkeypatch)
     assert settings["User"] == f"{release_image.USER}:{release_image.USER}"
     assert settings["Volumes"] == {"/data": {}}
     assert set(settings["ExposedPorts"]) == {"1978/tcp", "9178/tcp"}
+
+
+def test_a_release_empties_no_folder_of_something_else(tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("x")
+    for _ in range(2):
+        command = [sys.executable, ROOT / "script" / "release", "--into", tmp_path]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert f"{tmp_path} has files and is no release" in done.stderr
+        assert kept.read_text() == "x"

@@ -75,3 +75,28 @@ fn phases(phases: &PhaseTimes) -> [SpanAttribute; 5] {
         ("pelton.send_us", us(phases.send_ns)),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_has_an_attribute_of_its_own_in_whole_microseconds() {
+        let found = phases(&PhaseTimes {
+            queue_ns: 1_999,
+            read_ns: 2_000,
+            commit_ns: 3_000,
+            sync_ns: 4_000,
+            send_ns: u64::MAX,
+        });
+        let expected = [
+            ("pelton.queue_us", 1),
+            ("pelton.read_us", 2),
+            ("pelton.commit_us", 3),
+            ("pelton.sync_us", 4),
+            ("pelton.send_us", (u64::MAX / 1_000) as i64),
+        ];
+        let expected = expected.map(|(name, us)| (name, AttributeText::Number(us)));
+        assert_eq!(found, expected);
+    }
+}

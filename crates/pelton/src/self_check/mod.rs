@@ -76,7 +76,7 @@ fn quota_percent(root: &Path, groups: &str) -> Option<u64> {
     let folders = group_folders(&root.join("sys/fs/cgroup"), groups, "cpu");
     let quotas = folders.into_iter().filter_map(|(version, folder)| {
         let quota = cpu_quota(version, &|name| read_beginning(&folder.join(name)).ok());
-        quota.map(|quota| (quota.cpus * 100.0) as u64)
+        quota.map(|quota| (quota.cpus * 100.0).round() as u64)
     });
     quotas.min()
 }
@@ -97,6 +97,24 @@ mod tests {
         );
         assert_eq!(quota_percent(&root, "0::/a/b\n"), Some(150));
         assert_eq!(quota_percent(&root, "0::/c\n"), None);
+        for (name, inner, outer) in [("inner", 50, 150), ("outer", 150, 50)] {
+            let quota = |percent| format!("{percent}000 100000\n");
+            let (inner, outer) = (quota(inner), quota(outer));
+            let root = machine(
+                &format!("quotas-{name}"),
+                &[
+                    ("sys/fs/cgroup/a/b/cpu.max", &inner),
+                    ("sys/fs/cgroup/a/cpu.max", &outer),
+                ],
+            );
+            assert_eq!(quota_percent(&root, "0::/a/b\n"), Some(50), "{name}");
+        }
+        // What no binary fraction is, is not less than it says.
+        for percent in [29, 57, 115] {
+            let text = format!("{percent}000 100000\n");
+            let root = machine("quota-odd", &[("sys/fs/cgroup/a/cpu.max", &text)]);
+            assert_eq!(quota_percent(&root, "0::/a\n"), Some(percent));
+        }
         let root = machine(
             "quota-v1",
             &[

@@ -103,3 +103,22 @@ fn reason_label(reason: RefusedFor) -> &'static str {
         RefusedFor::PermissionDenied => "permission_denied",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_label_of_each_reason_is_its_name() {
+        for reason in RefusedFor::ALL {
+            let mut name = String::new();
+            for (place, letter) in format!("{reason:?}").char_indices() {
+                if letter.is_uppercase() && place > 0 {
+                    name.push('_');
+                }
+                name.extend(letter.to_lowercase());
+            }
+            assert_eq!(reason_label(reason), name);
+        }
+    }
+}

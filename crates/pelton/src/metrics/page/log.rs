@@ -107,3 +107,52 @@ pub(super) fn write_syncs_and_snapshots(page: &mut MetricsPage, figures: &LogSta
         figures.snapshot_bytes,
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_the_log_is_under_its_own_name() {
+        let figures = LogStatistics {
+            groups: 1,
+            records: 2,
+            group_bytes: 3,
+            syncs: 4,
+            segments: 5,
+            segment_bytes: 6,
+            written_sequence: 7,
+            durable_sequence: 8,
+            snapshots_made: 9,
+            snapshots_failed: 10,
+            snapshot_sequence: 11,
+            snapshot_bytes: 12,
+            is_not_ready: true,
+            ..LogStatistics::default()
+        };
+        let mut page = MetricsPage::default();
+        write(&mut page, &figures);
+        write_syncs_and_snapshots(&mut page, &figures);
+        let text = page.finish();
+        let is_sample = |line: &&str| !line.starts_with('#') && !line.contains("_seconds");
+        let found: Vec<_> = text.lines().filter(is_sample).collect();
+        let expected = [
+            "pelton_log_groups_total 1",
+            "pelton_log_records_total 2",
+            "pelton_log_bytes_total 3",
+            "pelton_log_syncs_total 4",
+            "pelton_log_segments 5",
+            "pelton_log_segment_bytes 6",
+            "pelton_log_written_sequence 7",
+            "pelton_log_durable_sequence 8",
+            "pelton_log_full 0",
+            "pelton_log_not_ready 1",
+            "pelton_log_failed 0",
+            "pelton_snapshots_total 9",
+            "pelton_snapshot_failures_total 10",
+            "pelton_snapshot_sequence 11",
+            "pelton_snapshot_bytes 12",
+        ];
+        assert_eq!(found, expected);
+    }
+}
