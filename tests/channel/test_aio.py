@@ -281,3 +281,27 @@ def test_calls_that_are_dropped_are_cancelled_and_forgotten(server):
 def test_interceptors_are_refused_for_now():
     with pytest.raises(ValueError, match="interceptors"):
         pelton_grpc.aio.insecure_channel("localhost:1", interceptors=[object()])
+
+
+def test_what_one_raises_leaves_the_others_of_a_queue_awake():
+    async def main():
+        from pelton_grpc._aio_loop import LoopQueue
+
+        queue, told = LoopQueue(asyncio.get_running_loop()), []
+
+        def raises():
+            raise RuntimeError("of one")
+
+        for _ in range(2):
+            names = [queue.name(raises), queue.name(lambda: told.append(1)), queue.name(raises)]
+            names.append(queue.name(lambda: told.append(2)))
+            with pytest.raises(RuntimeError):
+                queue._run_all(names)
+            # What is left raises too, and what follows that is told all the same.
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert told == [1, 2]
+            told.clear()
+
+    asyncio.run(main())

@@ -333,3 +333,22 @@ def test_an_unknown_option_is_named_once(server, caplog):
             echo_of(channel).Unary(echo_pb2.EchoRequest(), timeout=SECONDS)
     named = [record for record in caplog.records if "grpc.of_a_test" in record.getMessage()]
     assert len(named) == 1
+
+
+def test_a_callback_that_would_end_its_thread_stops_no_other(server):
+    with pelton_grpc.insecure_channel(server.address) as channel:
+        for raised in (SystemExit, KeyboardInterrupt, GeneratorExit):
+            for payload in (b"first", b"second"):
+                ended = threading.Event()
+
+                def done(call, ended=ended, raised=raised):
+                    ended.set()
+                    raise raised()
+
+                # It has not ended yet, so that the callback runs on the thread of all of them.
+                call = echo_of(channel).Unary.future(
+                    echo_pb2.EchoRequest(payload=payload, delay_ms=100)
+                )
+                call.add_done_callback(done)
+                assert ended.wait(SECONDS), (raised, payload)
+                assert call.result(SECONDS).payload == payload

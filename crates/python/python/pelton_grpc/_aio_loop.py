@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import weakref
-from typing import Callable
+from typing import Callable, Iterable
 
 from . import _native
 
@@ -34,10 +34,21 @@ class LoopQueue:
         self._waiting.pop(name, None)
 
     def _run_ready(self) -> None:
-        for name in self.native.take_polled():
-            run = self._waiting.get(name)
-            if run is not None:
-                run()
+        self._run_all(self.native.take_polled())
+
+    def _run_all(self, names: Iterable[int]) -> None:
+        left = iter(names)
+        try:
+            for name in left:
+                run = self._waiting.get(name)
+                if run is not None:
+                    run()
+        finally:
+            # What one raises, such as SystemExit, ends or leaves the loop. If that goes on, the
+            # others are told.
+            rest = list(left)
+            if rest:
+                self.loop.call_soon(self._run_all, rest)
 
 
 # Of each thread that runs a loop: the queue of the last one.

@@ -19,7 +19,8 @@ class Subscribers:
 
     def __init__(self, native: Any) -> None:
         self._native = native
-        self._lock = threading.Lock()
+        # The collector of garbage may end a channel on a thread that is in here.
+        self._lock = threading.RLock()
         # Each with the state that it knows.
         self._callbacks: list[list[Any]] = []
         self._connects = False

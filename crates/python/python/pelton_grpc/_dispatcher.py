@@ -24,9 +24,10 @@ class Dispatcher:
 
     def when_ended(self, call: Any, run: Callable[[], None]) -> None:
         """Runs something when a call of the native half has ended."""
+        # First, since a thread may not be had: then nothing is kept.
+        self._start()
         name = next(self._names)
         self._waiting[name] = run
-        self._start()
         call.notify(self._queue, name)
 
     def _start(self) -> None:
@@ -34,8 +35,8 @@ class Dispatcher:
             return
         with self._lock:
             if not self._is_running:
-                self._is_running = True
                 threading.Thread(target=self._run, name="pelton-grpc", daemon=True).start()
+                self._is_running = True
 
     def _run(self) -> None:
         while True:
@@ -50,10 +51,11 @@ class Dispatcher:
 
 
 def run_logged(run: Any, *arguments: Any) -> None:
-    """Runs code of others: what it raises is reported, and stops nothing."""
+    """Runs code of others: what it raises, also SystemExit and the like, is reported, and stops
+    nothing: on the one thread for all channels it would stop the callbacks of the others."""
     if run is None:
         return
     try:
         run(*arguments)
-    except Exception:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001
         _LOGGER.exception("Exception in callback %r", run)

@@ -160,7 +160,8 @@ class RunningCall(Call, Future):
     def __init__(self, native: Any, timeout: Optional[float]) -> None:
         self._native = native
         self._deadline = None if timeout is None else time.monotonic() + timeout
-        self._lock = threading.Lock()
+        # A handler of a signal may cancel the call while its thread is at it.
+        self._lock = threading.RLock()
         self._ended: Optional[Ended] = None
         self._callbacks: Optional[list[Callable[[], None]]] = []
 
