@@ -165,10 +165,8 @@ class _StreamMethod:
         compression: Any,
     ) -> Any:
         method = self._method
-        metadata = method.metadata(metadata, credentials, timeout)
-        compress = method.compresses(compression)
-        ready = bool(wait_for_ready)
-        return method.native.begin_stream(request, timeout, metadata, ready, compress, True)
+        words = method.arguments(timeout, metadata, credentials, wait_for_ready, compression)
+        return method.native.begin_stream(request, *words, True)
 
 
 class UnaryStream(_StreamMethod, UnaryStreamMultiCallable):

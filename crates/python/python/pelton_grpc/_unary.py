@@ -70,14 +70,21 @@ class Method:
             details = "Exception deserializing response!"
             raise failed_call(StatusCode.INTERNAL, details) from None
 
-    def metadata(self, metadata: Any, credentials: Any, timeout: Optional[float]) -> Any:
-        """Returns the metadata of a call, with those of its credentials."""
-        if credentials is None and not self.plugins:
-            return metadata
-        return self.authority.metadata(self.path, metadata, credentials, timeout)
-
-    def compresses(self, compression: Optional[Any]) -> bool:
-        return self.compress if compression is None else compresses(compression)
+    def arguments(
+        self,
+        timeout: Optional[float],
+        metadata: Any,
+        credentials: Any,
+        ready: Optional[bool],
+        compression: Any,
+    ) -> tuple[Optional[float], Any, bool, bool]:
+        """Returns what the native half wants to know of a call, in its order: the timeout, the
+        metadata with those of the credentials, whether it waits for a connection, and whether its
+        messages are compressed."""
+        if credentials is not None or self.plugins:
+            metadata = self.authority.metadata(self.path, metadata, credentials, timeout)
+        compress = self.compress if compression is None else compresses(compression)
+        return timeout, metadata, bool(ready), compress
 
 
 class UnaryUnary(UnaryUnaryMultiCallable):
@@ -101,10 +108,7 @@ class UnaryUnary(UnaryUnaryMultiCallable):
         method = self._method
         answer = self._native_unary(
             method.serialize(request),
-            timeout,
-            method.metadata(metadata, credentials, timeout),
-            bool(wait_for_ready),
-            method.compresses(compression),
+            *method.arguments(timeout, metadata, credentials, wait_for_ready, compression),
         )
         if type(answer) is bytes:
             return method.deserialize(answer)
@@ -122,10 +126,7 @@ class UnaryUnary(UnaryUnaryMultiCallable):
         method = self._method
         outcome = self._native_unary(
             method.serialize(request),
-            timeout,
-            method.metadata(metadata, credentials, timeout),
-            bool(wait_for_ready),
-            method.compresses(compression),
+            *method.arguments(timeout, metadata, credentials, wait_for_ready, compression),
             True,
         )
         ended = Ended(outcome)
@@ -146,10 +147,7 @@ class UnaryUnary(UnaryUnaryMultiCallable):
         method = self._method
         native = method.native.begin_unary(
             method.serialize(request),
-            timeout,
-            method.metadata(metadata, credentials, timeout),
-            bool(wait_for_ready),
-            method.compresses(compression),
+            *method.arguments(timeout, metadata, credentials, wait_for_ready, compression),
         )
         return RunningUnary(native, method.deserialize, timeout)
 

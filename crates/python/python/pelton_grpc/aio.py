@@ -39,14 +39,11 @@ class _AioMethod:
         self._method = method
         self._channel = channel
 
-    def _arguments(
-        self, timeout: Any, metadata: Any, credentials: Any, ready: Any, compression: Any
-    ) -> tuple[Any, ...]:
+    def _arguments(self, *words: Any) -> tuple[Any, ...]:
+        """`Method.arguments`, on a channel that is not closed."""
         if self._channel.is_closed:
             raise UsageError("Channel is closed.")
-        method = self._method
-        metadata = method.metadata(metadata, credentials, timeout)
-        return timeout, metadata, bool(ready), method.compresses(compression)
+        return self._method.arguments(*words)
 
 
 class UnaryUnary(_AioMethod):
