@@ -1,6 +1,6 @@
 //! Spans of the calls of a command: where the environment says so, as scripts have it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -84,7 +84,6 @@ fn exporter(endpoint: &OsStr) -> Result<&'static SpanExporter, Failure> {
         .to_string_lossy()
         .parse()
         .map_err(|error| Failure::Usage(format!("the variable {ENDPOINT_VARIABLE}: {error}")))?;
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let ca = variable(CA_VARIABLE).map(PathBuf::from);
     // Of a collector without TLS the variable may be there for others.
     let ca = ca.as_deref().filter(|_| endpoint.has_tls());
@@ -116,9 +115,13 @@ fn exporter(endpoint: &OsStr) -> Result<&'static SpanExporter, Failure> {
     Ok(exporter)
 }
 
+/// Returns what a variable says; `None`: nothing, also if it is empty.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
 /// Returns the headers of the variables of Pelton; `None`: they say nothing.
 fn own_headers() -> Result<Option<OtlpHeaders>, Failure> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut headers = OtlpHeaders::default();
     let (text, file) = (variable(HEADER_VARIABLE), variable(HEADER_FILE_VARIABLE));
     if text.is_none() && file.is_none() {
