@@ -66,8 +66,9 @@ class Planted(echo_pb2_grpc.EchoServicer):
 
 
 @contextlib.contextmanager
-def planted(work, *options, threads=64):
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(threads), options=options)
+def planted(work, *options, threads=64, compression=None):
+    pool = concurrent.futures.ThreadPoolExecutor(threads)
+    server = grpc.server(pool, options=options, compression=compression)
     echo_pb2_grpc.add_EchoServicer_to_server(Planted(work), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -235,6 +236,20 @@ def test_a_way_is_not_taken_for_a_server(binary, server, condition):
     assert not report["causes"] or report["causes"][0] in ("window", "way"), report
 
 
+# Words that compress well, as most texts do.
+TEXT = " ".join(f"line {number} of a text" for number in range(4_000)).encode()
+
+
+@planted_cause
+def test_a_server_that_compresses_its_responses_is_named(binary):
+    with planted(lambda: None, compression=grpc.Compression.Gzip) as address:
+        payload = base64.b64encode(TEXT).decode()
+        words = [*ECHO_METHOD, json.dumps({"payload": payload}), "--descriptor-set", DESCRIPTORS]
+        report = diagnose(binary, address, *words)
+    assert_named(report, "compression")
+    assert report["change"]["measured_gain"] > 1.3, report
+
+
 # --- a client of others
 
 CLIENT = """
@@ -263,6 +278,23 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
     call = channel.unary_unary("/pelton.v1.Echo/Unary")
     for future in [call.future(b"", timeout=100) for _ in range(int(sys.argv[2]))]:
         future.result()
+"""
+
+
+COMPRESSING = """
+import concurrent.futures, sys
+import grpc
+text = " ".join(f"line {number} of a text" for number in range(4_000)).encode()
+prefix = bytes([10, len(text) & 127 | 128, len(text) >> 7 & 127 | 128, len(text) >> 14])
+with grpc.insecure_channel(sys.argv[1], compression=grpc.Compression.Gzip) as channel:
+    call = channel.unary_unary("/pelton.v1.Echo/Unary")
+    # The response has one byte.
+    request = prefix + text + bytes([16, 1])
+    def work(_):
+        for _ in range(int(sys.argv[3])):
+            call(request, timeout=60)
+    with concurrent.futures.ThreadPoolExecutor(int(sys.argv[2])) as pool:
+        list(pool.map(work, range(int(sys.argv[2]))))
 """
 
 
@@ -307,6 +339,14 @@ def test_a_client_that_pauses_is_named(binary, server, tmp_path):
 def test_a_client_without_cpu_left_is_named(binary, server, tmp_path):
     report = by_client(binary, server.address, CLIENT, tmp_path, 4, 100, 0, 0.005, 4)
     assert_named(report, "client_cpu", "client_thread")
+
+
+@planted_cause
+def test_a_client_that_compresses_its_requests_is_named(binary, server, tmp_path):
+    report = by_client(binary, server.address, COMPRESSING, tmp_path, 4, 2_000)
+    assert_named(report, "compression")
+    run = report["runs"][0]
+    assert run["compressed_requests"]["ratio"] > 3 and not run["compressed_responses"], run
 
 
 @planted_cause

@@ -231,6 +231,7 @@ impl Channel {
                 .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
             metadata: both.as_ref().or(given).or(of_credentials),
             gzip: options.compress,
+            accepts_gzip: true,
         });
         let call = opened.map_err(|error| {
             self.end_span(Code::Unavailable);

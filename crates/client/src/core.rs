@@ -27,6 +27,8 @@ pub struct CallRequest<'a> {
     /// Names gzip, so that [`Core::set_compress`] works. A server that does not know it ends the
     /// call.
     pub gzip: bool,
+    /// Lets the server compress what it responds.
+    pub accepts_gzip: bool,
 }
 
 /// Something happened to a call.
@@ -113,6 +115,7 @@ impl Core {
             timeout_ns: request.timeout_ns,
             metadata: request.metadata,
             gzip: request.gzip,
+            accepts_gzip: request.accepts_gzip,
             ..RequestHead::call(request.authority, request.path)
         };
         self.open_head(&head)

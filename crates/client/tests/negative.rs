@@ -264,6 +264,7 @@ fn max_streams() {
         timeout_ns: None,
         metadata: None,
         gzip: false,
+        accepts_gzip: true,
     };
     let mut server = Script::default();
     server.settings(&[(MAX_CONCURRENT_STREAMS, 2)]);

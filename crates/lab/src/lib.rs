@@ -58,7 +58,7 @@ pub use method::{
     DescribedMethod, MethodError, MethodKind, MethodName, descriptors_in, descriptors_of,
 };
 pub use pacing::{Arrivals, Pace};
-pub use process::process_cpu_ns;
+pub use process::{process_cpu_ns, thread_cpu_ns};
 pub use rate_profile::{RateProfile, RateSteps};
 pub use report::{KvstoreReport, PingTable, Report};
 pub use request::RequestTemplate;

@@ -36,6 +36,8 @@ pub struct LoadPlan {
     pub framed: Option<FramedProtocol>,
     /// TLS of all connections; `None`: they are plain.
     pub tls: Option<client::tls::ClientTls>,
+    /// Lets the server compress its responses.
+    pub accepts_gzip: bool,
     /// For whom the server is to answer; `None`: the address.
     pub authority: Option<String>,
     /// Threads, at least one and no more than there are connections.
@@ -419,6 +421,7 @@ impl<W: Workload> Turning<W> {
             authority: plan.authority.clone(),
             tls: plan.tls.clone(),
             framed: plan.framed,
+            accepts_gzip: plan.accepts_gzip,
             ..LocalOptions::default()
         };
         // So a connection whose call is given up is closed, as others do: its response would come

@@ -244,6 +244,7 @@ mod tests {
             timeout_ns: None,
             metadata: None,
             gzip: false,
+            accepts_gzip: true,
         };
         let mut core = FramedCore::new(Protocol::Srpc, &wire::Config::client());
         assert!(core.begin(&request, |out| out.push(1)).is_ok());

@@ -26,6 +26,8 @@ pub struct LocalOptions {
     /// Calls are made over this protocol instead of gRPC. It has unary calls alone, and no
     /// authority. What metadata of the name `authorization` have proves who calls.
     pub framed: Option<Protocol>,
+    /// Lets the server compress what it responds, unless calls are made over another protocol.
+    pub accepts_gzip: bool,
 }
 
 impl Default for LocalOptions {
@@ -38,6 +40,7 @@ impl Default for LocalOptions {
             authority: None,
             tls: None,
             framed: None,
+            accepts_gzip: true,
         }
     }
 }

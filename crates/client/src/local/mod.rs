@@ -33,6 +33,7 @@ pub use happened::{CallKey, CallStart, ChannelKey, Ending, Happened, LocalCounte
 pub struct Local {
     target: DialTarget,
     authority: String,
+    accepts_gzip: bool,
     options: LocalOptions,
     sockets: Outgoing,
     channels: Vec<LocalChannel>,
@@ -67,6 +68,7 @@ impl Local {
         let sockets = Outgoing::new().map_err(|error| connect_error(address, error))?;
         Ok(Local {
             target,
+            accepts_gzip: options.accepts_gzip,
             authority: options
                 .authority
                 .clone()
@@ -217,6 +219,7 @@ impl Local {
             timeout_ns: start.timeout_ns,
             metadata: start.metadata,
             gzip: false,
+            accepts_gzip: self.accepts_gzip,
         };
         let stream = open(carrier, &request)?;
         let call = CallKey { channel, stream };

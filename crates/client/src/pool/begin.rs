@@ -223,6 +223,7 @@ impl PoolEngine {
                     .then(|| state.deadline_ns.saturating_sub(now_ns)),
                 metadata: state.metadata.as_ref().or(of_credentials),
                 gzip: state.traits.compress,
+                accepts_gzip: true,
             });
             let stream = match stream {
                 Ok(stream) => stream,

@@ -80,6 +80,7 @@ impl PoolEngine {
             timeout_ns: check.interval.map(|_| timeout_ns),
             metadata: self.options.credentials.as_ref().map(Credentials::metadata),
             gzip: false,
+            accepts_gzip: true,
         });
         if let Ok(stream) = opened {
             core.send_with(stream, true, |out| {

@@ -12,12 +12,13 @@ use wire::{Config, Connection, Event, Head, StreamKey};
 
 use super::agent_subject::AgentSubject;
 use super::connection_standing::{ConnectionStanding, crowded_out};
-use super::cpu_share::{CpuClock, thread_cpu_ns};
+use super::cpu_share::CpuClock;
 use super::limits::{AGENT_REQUEST_BYTES, AGENT_STREAMS, AGENT_UNSENT_BYTES, AGENT_WATCHES};
 use super::socket_look::SocketLook;
 use super::subject_search::SubjectSearch;
 use super::watch_call::{SharedLooks, WatchCall};
 use crate::diagnose::SystemFolders;
+use crate::process::thread_cpu_ns;
 
 /// The agent: what an event loop drives.
 pub struct AgentHandler {

@@ -2,20 +2,8 @@
 
 use std::rc::Rc;
 
-use rustix::time::{ClockId, clock_gettime};
-
 /// Returns the CPU time that this thread has used, in nanoseconds. A test has another one.
 pub(super) type CpuClock = Rc<dyn Fn() -> u64>;
-
-/// Returns the CPU time of the calling thread, in nanoseconds.
-pub(super) fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    let rest_ns = u64::try_from(time.tv_nsec).unwrap_or_default();
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(rest_ns)
-}
 
 /// When something that costs CPU may be done again, so that it takes no more than its share.
 #[derive(Clone, Copy, Debug)]
@@ -84,15 +72,5 @@ pub(super) mod tests {
         assert_eq!(share.next_ns(), 4_000, "four share it");
         share.spend(&clock, (5_000, 1), work(u64::MAX / 2));
         assert!(share.next_ns() > u64::MAX / 10, "{}", share.next_ns());
-    }
-
-    #[test]
-    fn the_clock_counts_what_this_thread_does() {
-        let before_ns = thread_cpu_ns();
-        let mut sum = 0_u64;
-        while thread_cpu_ns() == before_ns {
-            sum = sum.wrapping_mul(31).wrapping_add(7);
-        }
-        assert!(thread_cpu_ns() > before_ns, "{sum}");
     }
 }

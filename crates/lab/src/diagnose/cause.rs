@@ -37,6 +37,8 @@ pub enum Cause {
     PacketsPerSecond,
     /// The server's CPU goes to messages, each with little in it.
     SmallMessages,
+    /// CPU goes to compressing messages.
+    Compression,
     /// Threads of the client move from CPU to CPU.
     WanderingThreads,
     /// A quota of CPU time keeps threads from running.
@@ -49,7 +51,7 @@ pub enum Cause {
 
 impl Cause {
     /// All.
-    pub const ALL: [Cause; 21] = [
+    pub const ALL: [Cause; 22] = [
         Cause::OneConnection,
         Cause::StreamLimit,
         Cause::Window,
@@ -67,6 +69,7 @@ impl Cause {
         Cause::Bandwidth,
         Cause::PacketsPerSecond,
         Cause::SmallMessages,
+        Cause::Compression,
         Cause::WanderingThreads,
         Cause::Quota,
         Cause::Steal,
@@ -93,6 +96,7 @@ impl Cause {
             Cause::Bandwidth => "bandwidth",
             Cause::PacketsPerSecond => "packets_per_second",
             Cause::SmallMessages => "small_messages",
+            Cause::Compression => "compression",
             Cause::WanderingThreads => "wandering_threads",
             Cause::Quota => "cpu_quota",
             Cause::Steal => "cpu_steal",
@@ -120,6 +124,7 @@ impl Cause {
             Cause::Bandwidth => "bandwidth",
             Cause::PacketsPerSecond => "packets each second",
             Cause::SmallMessages => "messages that are too small",
+            Cause::Compression => "compression of messages",
             Cause::WanderingThreads => "threads that move between CPUs",
             Cause::Quota => "CPU quota",
             Cause::Steal => "CPU taken by the hypervisor",
@@ -138,6 +143,6 @@ mod tests {
     fn every_cause_has_a_name_of_its_own() {
         let names: HashSet<_> = Cause::ALL.map(Cause::name).into();
         let words: HashSet<_> = Cause::ALL.map(Cause::words).into();
-        assert_eq!((names.len(), words.len()), (21, 21));
+        assert_eq!((names.len(), words.len()), (22, 22));
     }
 }

@@ -1,6 +1,7 @@
 //! One run of the user's client behind the tap, as evidence, and which run comes next.
 
 use super::client_verdict::{cycle_ns, is_client_named, is_waited_for};
+use super::compression::compression_use;
 use super::evidence::{ClientEvidence, ClientRun};
 use super::process_watch::WatchedUse;
 use super::wandering::is_worth_trying;
@@ -105,7 +106,13 @@ impl ClientEvidence {
 }
 
 /// Returns what a run has shown, by what the tap saw and by what the processes did meanwhile.
-pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) -> ClientRun {
+/// `cpu_ns`: the CPU time of this thread, by which it is measured what compressing costs.
+pub fn client_run(
+    summary: &TapSummary,
+    client: WatchedUse,
+    server: WatchedUse,
+    cpu_ns: &dyn Fn() -> u64,
+) -> ClientRun {
     const CLIENT: &[TimeUse] = &[
         TimeUse::NoCall,
         TimeUse::ClientSilent,
@@ -162,6 +169,8 @@ pub fn client_run(summary: &TapSummary, client: WatchedUse, server: WatchedUse) 
         ),
         // Of a few calls in a long time it says nothing.
         tap_busy: summary.own_cpu_ns as f64 / active_ns.max(summary.wall_ns / 4) as f64,
+        compressed_requests: compression_use(&totals.compressed.to_server, each_second, cpu_ns),
+        compressed_responses: compression_use(&totals.compressed.to_client, each_second, cpu_ns),
         round_trip_ns: (!summary.is_target_local).then_some(round_trip_ns),
         client: client.process,
         machine: client.machine.or(server.machine),
@@ -183,7 +192,12 @@ mod tests {
     fn connections_one_after_the_other_make_no_more_calls_a_second() {
         let rate = |turns: usize, at_once: bool| {
             let summary = summary_of_turns(turns, at_once);
-            let run = client_run(&summary, WatchedUse::default(), WatchedUse::default());
+            let run = client_run(
+                &summary,
+                WatchedUse::default(),
+                WatchedUse::default(),
+                &|| 0,
+            );
             assert_eq!((run.connections, run.ended), (turns, 10 * turns as u64));
             assert_eq!(run.connections_at_a_time, if at_once { turns } else { 1 });
             // Ten calls of 1 ms, one after the other.

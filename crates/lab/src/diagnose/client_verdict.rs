@@ -3,6 +3,7 @@
 
 use super::agent_presence::needs_server;
 use super::cause::Cause;
+use super::compression::{client_compression, server_compression, with_compression};
 use super::diagnosis::{
     Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate, times,
 };
@@ -163,7 +164,8 @@ fn client(plain: &ClientRun) -> Diagnosis {
                 Cause::Quota => "raise the quota of the client's control group",
                 _ => "take away what the client waits for",
             };
-            it.changed(text.into(), None, None)
+            let it = it.changed(text.into(), None, None);
+            with_compression(it, &client_compression(plain), process)
         }
         _ if plain.most_open <= 1 && has_no_pause(plain, process) => one_at_a_time(plain),
         ProcessLimit::Unclear => {
@@ -447,7 +449,8 @@ fn saturated_server(evidence: &ClientEvidence) -> Diagnosis {
     let causes = (Cause::ServerThread, Cause::ServerCpu);
     match process_limit(process, plain.server_machine.as_ref(), causes) {
         ProcessLimit::Known(cause) => {
-            of_process(cause, "server", process, plain.server_machine.as_ref())
+            let it = of_process(cause, "server", process, plain.server_machine.as_ref());
+            with_compression(it, &server_compression(plain), process)
         }
         ProcessLimit::Waiting => waiting(evidence, process),
         ProcessLimit::Unclear => Diagnosis::undecided(

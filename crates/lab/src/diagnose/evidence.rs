@@ -52,6 +52,8 @@ pub struct LoadPoint {
     pub in_flight: usize,
     /// Bytes that each request had more than is asked for, in a field that no server knows.
     pub padding_bytes: usize,
+    /// The server might compress its responses.
+    pub accepts_gzip: bool,
     /// Operations in each call.
     pub records_per_call: u64,
     /// Calls that ended each second.
@@ -132,6 +134,8 @@ pub struct LoadEvidence {
     pub alone: Option<LoadPoint>,
     /// The best of one connection with larger requests.
     pub larger: Option<LoadPoint>,
+    /// The same without compressed responses.
+    pub uncompressed: Option<LoadPoint>,
     /// The same with several operations in each message.
     pub batched: Option<LoadPoint>,
     /// There and back to the server without its work; `None`: it is on this machine.
@@ -140,6 +144,20 @@ pub struct LoadEvidence {
     pub agent: Option<AgentPresence>,
     /// Why it ended early.
     pub early_end: Option<EarlyEnd>,
+}
+
+/// Compressed messages of one direction, and what they cost. What they cost was measured on this
+/// machine, with some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CompressionUse {
+    /// Messages each second.
+    pub messages_per_s: f64,
+    /// How many times as many bytes they are without.
+    pub ratio: f64,
+    /// CPUs that it takes to compress them.
+    pub compress_cpus: f64,
+    /// CPUs that it takes to decompress them.
+    pub decompress_cpus: f64,
 }
 
 /// One run of the user's client behind the tap.
@@ -183,6 +201,10 @@ pub struct ClientRun {
     pub tap_busy: f64,
     /// There and back to the server; `None`: it is on this machine.
     pub round_trip_ns: Option<u64>,
+    /// Compressed requests, if there were any.
+    pub compressed_requests: Option<CompressionUse>,
+    /// Compressed responses.
+    pub compressed_responses: Option<CompressionUse>,
     /// The client's processes.
     pub client: Option<ProcessUse>,
     /// The server's process, if it is on this machine, or an agent on its machine watches it.

@@ -78,3 +78,7 @@ pub const COUNTED_THREADS: usize = 4_096;
 
 /// Processes that are looked through for a listening socket or a group.
 pub const SEARCHED_PROCESSES: usize = 32_768;
+
+/// Bytes of compressed messages of each direction that are decompressed, and compressed again, to
+/// learn what that costs: a second at most.
+pub const DECOMPRESSED_SAMPLES_BYTES: usize = 4 << 20;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use net::monotonic_ns;
 
+use super::compression::is_uncompressed_worth_trying;
 use super::evidence::{EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint};
 use super::ladder::{LoadShape, best, next_in_flight, pace, shape};
 use super::limits::{
@@ -13,7 +14,7 @@ use super::limits::{
     SPREAD_CONNECTIONS, STOP_ERRORS_LEAST, STOP_ERRORS_PERCENT,
 };
 use super::process_watch::{WatchSwitch, WatchedProcesses, WatchedUse, watch_processes};
-use super::small_messages;
+use super::small_messages::lacks_cpu;
 use super::system_folders::SystemFolders;
 use super::way_verdict::{is_larger_worth_trying, is_spread_worth_trying};
 use crate::pacing::Pace;
@@ -58,14 +59,34 @@ pub struct LoadDiagnosis<'a> {
     is_above_ceiling: bool,
 }
 
-/// What one experiment does.
+/// What experiments differ in.
 #[derive(Clone, Copy)]
-struct Experiment {
+struct ExperimentShape {
     connections: usize,
     /// Calls in flight on each.
     in_flight: usize,
     /// Bytes that requests have more.
     padding_bytes: usize,
+    /// The server may compress its responses.
+    accepts_gzip: bool,
+}
+
+impl ExperimentShape {
+    /// The user's calls as they are.
+    fn plain(connections: usize, in_flight: usize) -> ExperimentShape {
+        ExperimentShape {
+            connections,
+            in_flight,
+            padding_bytes: 0,
+            accepts_gzip: true,
+        }
+    }
+}
+
+/// What one experiment does.
+#[derive(Clone, Copy)]
+struct Experiment {
+    shape: ExperimentShape,
     pace: Pace,
     length: Length,
     most_ns: u64,
@@ -93,6 +114,7 @@ impl<'a> LoadDiagnosis<'a> {
                 again: None,
                 alone: None,
                 larger: None,
+                uncompressed: None,
                 batched: None,
                 round_trip_ns: subject.round_trip_ns,
                 agent: None,
@@ -128,9 +150,7 @@ impl<'a> LoadDiagnosis<'a> {
         show: &mut dyn FnMut(&LoadPoint),
     ) -> Result<LoadEvidence, RunError> {
         let first = Experiment {
-            connections: 1,
-            in_flight: 1,
-            padding_bytes: 0,
+            shape: ExperimentShape::plain(1, 1),
             pace: Pace::Closed,
             length: Length::Calls(FIRST_CALLS),
             most_ns: FIRST_CALLS_TIME.as_nanos() as u64,
@@ -145,7 +165,7 @@ impl<'a> LoadDiagnosis<'a> {
             return Ok(self.evidence);
         }
         while let Some(in_flight) = next_in_flight(&self.evidence.one, &self.subject.ceiling) {
-            match self.experiment(1, in_flight, &make, show) {
+            match self.experiment(ExperimentShape::plain(1, in_flight), &make, show) {
                 Some(point) => self.evidence.one.push(point),
                 None => return Ok(self.evidence),
             }
@@ -174,19 +194,29 @@ impl<'a> LoadDiagnosis<'a> {
         let best_in_flight = best.in_flight;
         let connections = last.in_flight.min(SPREAD_CONNECTIONS);
         let in_flight = last.in_flight / connections;
-        self.evidence.spread = self.experiment(connections, in_flight, make, show);
+        let shape = ExperimentShape::plain(connections, in_flight);
+        self.evidence.spread = self.experiment(shape, make, show);
         if self.evidence.spread.is_some() && is_saturated {
-            self.evidence.again = self.experiment(1, best_in_flight, make, show);
-            self.evidence.alone = self.experiment(1, 1, make, show);
+            let shape = ExperimentShape::plain(1, best_in_flight);
+            self.evidence.again = self.experiment(shape, make, show);
+            self.evidence.alone = self.experiment(ExperimentShape::plain(1, 1), make, show);
         }
         if is_saturated && is_larger_worth_trying(&self.evidence) {
             self.make_larger(best_in_flight, make, show);
         }
-        if let Some(batches) = self.batches
-            && is_saturated
-            && small_messages::is_worth_trying(&self.evidence)
-        {
-            self.evidence.batched = self.experiment(1, best_in_flight, &batches, show);
+        if !is_saturated || !lacks_cpu(&self.evidence) {
+            return;
+        }
+        if is_uncompressed_worth_trying(&self.evidence) {
+            let shape = ExperimentShape {
+                accepts_gzip: false,
+                ..ExperimentShape::plain(1, best_in_flight)
+            };
+            self.evidence.uncompressed = self.experiment(shape, make, show);
+        }
+        if let Some(batches) = self.batches {
+            let shape = ExperimentShape::plain(1, best_in_flight);
+            self.evidence.batched = self.experiment(shape, &batches, show);
         }
     }
 
@@ -205,7 +235,11 @@ impl<'a> LoadDiagnosis<'a> {
         let padding_bytes = (request_bytes * PADDING_FACTOR) as usize;
         let padding_bytes = padding_bytes.clamp(PADDING_LEAST_BYTES, PADDING_MOST_BYTES);
         let early_end = self.evidence.early_end.clone();
-        self.evidence.larger = self.padded((1, in_flight, padding_bytes), make, show);
+        let shape = ExperimentShape {
+            padding_bytes,
+            ..ExperimentShape::plain(1, in_flight)
+        };
+        self.evidence.larger = self.experiment(shape, make, show);
         if let Some(EarlyEnd::Failures(_)) = &self.evidence.early_end {
             self.evidence.early_end = early_end;
         }
@@ -214,18 +248,7 @@ impl<'a> LoadDiagnosis<'a> {
     /// Makes one experiment; `None`: it was not to be, or came to nothing, which is noted.
     fn experiment<W: Workload>(
         &mut self,
-        connections: usize,
-        in_flight: usize,
-        make: &(impl Fn() -> W + Sync),
-        show: &mut dyn FnMut(&LoadPoint),
-    ) -> Option<LoadPoint> {
-        self.padded((connections, in_flight, 0), make, show)
-    }
-
-    /// The same with so many bytes more in each request.
-    fn padded<W: Workload>(
-        &mut self,
-        (connections, in_flight, padding_bytes): (usize, usize, usize),
+        shape: ExperimentShape,
         make: &(impl Fn() -> W + Sync),
         show: &mut dyn FnMut(&LoadPoint),
     ) -> Option<LoadPoint> {
@@ -244,10 +267,12 @@ impl<'a> LoadDiagnosis<'a> {
             return None;
         }
         let mut experiment = Experiment {
-            connections,
-            in_flight,
-            padding_bytes,
-            pace: pace(&known, connections * in_flight, &self.subject.ceiling),
+            shape,
+            pace: pace(
+                &known,
+                shape.connections * shape.in_flight,
+                &self.subject.ceiling,
+            ),
             length: Length::Duration(length),
             most_ns: u64::MAX,
         };
@@ -304,7 +329,7 @@ impl<'a> LoadDiagnosis<'a> {
         let (outcome, seen) = thread::scope(|scope| {
             let by = (folders, self.server_watch);
             let watching = watch(scope, by, (watched, &switch), plan.length);
-            let make = |_| LargerRequests::new(make(), experiment.padding_bytes);
+            let make = |_| LargerRequests::new(make(), experiment.shape.padding_bytes);
             let outcome = run(&plan, make, &mut show);
             switch.end();
             let seen = watching.and_then(|thread| thread.join().ok());
@@ -329,8 +354,9 @@ impl<'a> LoadDiagnosis<'a> {
     fn plan(&self, experiment: &Experiment) -> LoadPlan {
         let mut plan = self.subject.plan.clone();
         plan.threads = 1;
-        plan.connections = experiment.connections;
-        plan.worker.in_flight = experiment.in_flight;
+        plan.connections = experiment.shape.connections;
+        plan.worker.in_flight = experiment.shape.in_flight;
+        plan.accepts_gzip = experiment.shape.accepts_gzip;
         plan.worker.pace = experiment.pace;
         plan.worker.deadline_ns = Some(DIAGNOSE_DEADLINE.as_nanos() as u64);
         plan.length = experiment.length;
@@ -405,11 +431,13 @@ fn point(
     let latency_ns = &tally.uncorrected_ns;
     let of_call = |bytes: u64| bytes as f64 / outcome.counters.ended.max(1) as f64;
     let loaded_ns = outcome.elapsed_ns + plan.warm_up.as_nanos() as u64;
-    let all_ns = (loaded_ns as f64 * experiment.connections as f64).max(1.0);
+    let shape = &experiment.shape;
+    let all_ns = (loaded_ns as f64 * shape.connections as f64).max(1.0);
     LoadPoint {
-        connections: experiment.connections,
-        in_flight: experiment.connections * experiment.in_flight,
-        padding_bytes: experiment.padding_bytes,
+        connections: shape.connections,
+        in_flight: shape.connections * shape.in_flight,
+        padding_bytes: shape.padding_bytes,
+        accepts_gzip: shape.accepts_gzip,
         records_per_call: 1,
         rate,
         mean_ns: latency_ns.mean() as u64,

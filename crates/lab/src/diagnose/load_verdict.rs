@@ -2,6 +2,7 @@
 
 use super::agent_presence::needs_server;
 use super::cause::Cause;
+use super::compression::with_uncompressed;
 use super::diagnosis::{
     Conclusion, Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate,
     times,
@@ -75,7 +76,8 @@ fn decide(evidence: &LoadEvidence) -> Diagnosis {
         (LoadShape::Growing, None) => unlimited(evidence, first, "--max-in-flight"),
         (LoadShape::Unknown, None) => unknown(evidence, top),
     };
-    doubts(evidence, with_batches(evidence, decided)).ended_early(evidence.early_end.as_ref())
+    let decided = with_uncompressed(evidence, with_batches(evidence, decided));
+    doubts(evidence, decided).ended_early(evidence.early_end.as_ref())
 }
 
 /// The experiments ended before throughput had stopped to grow.

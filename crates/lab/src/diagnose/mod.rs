@@ -9,6 +9,7 @@ mod agent_presence;
 mod cause;
 mod client_run;
 mod client_verdict;
+mod compression;
 mod diagnosis;
 mod evidence;
 mod ladder;
@@ -31,8 +32,8 @@ pub use client_run::{RunConditions, client_run};
 pub use client_verdict::judge_client;
 pub use diagnosis::{Conclusion, Diagnosis, ProposedChange};
 pub use evidence::{
-    ClientEvidence, ClientRun, EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint, MachineUse,
-    ProcessUse, ThreadUse,
+    ClientEvidence, ClientRun, CompressionUse, EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint,
+    MachineUse, ProcessUse, ThreadUse,
 };
 pub use load_experiments::{LoadDiagnosis, LoadSubject, MakeBatches, ServerWatch};
 pub use load_verdict::judge_load;

@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::agent_presence::AgentPresence;
 use super::diagnosis::{Conclusion, Diagnosis, percent, process_words, rate, times};
-use super::evidence::{ClientEvidence, ClientRun, LoadEvidence, LoadPoint, ProcessUse};
+use super::evidence::{
+    ClientEvidence, ClientRun, CompressionUse, LoadEvidence, LoadPoint, ProcessUse,
+};
 use crate::tap::time;
 
 /// What was measured.
@@ -152,6 +154,7 @@ fn load_points(load: &LoadEvidence) -> impl Iterator<Item = &LoadPoint> {
         &load.again,
         &load.alone,
         &load.larger,
+        &load.uncompressed,
         &load.batched,
     ];
     load.one.iter().chain(compared.into_iter().flatten())
@@ -166,6 +169,7 @@ fn load_rows(load: &LoadEvidence) -> Vec<String> {
         let server = point.server.as_ref();
         let unknown = || "-".to_owned();
         let different = match (point.padding_bytes, point.records_per_call) {
+            (0, 0..=1) if !point.accepts_gzip => "  nothing compressed".to_owned(),
             (0, 0..=1) => String::new(),
             (0, operations) => format!("  {operations} operations in each"),
             (bytes, _) => format!("  requests {bytes} B larger"),
@@ -245,6 +249,7 @@ fn point_fields(point: &LoadPoint) -> Value {
         "connections": point.connections,
         "in_flight": point.in_flight,
         "padding_bytes": point.padding_bytes,
+        "accepts_gzip": point.accepts_gzip,
         "records_per_call": point.records_per_call,
         "calls_per_s": point.rate,
         "bytes_sent_per_s": point.bytes_per_s.0,
@@ -284,10 +289,21 @@ fn run_fields(client: &ClientEvidence, run: &ClientRun) -> Value {
         "server_p50_us": run.server_ns as f64 / 1e3,
         "call_p50_us": run.call_ns as f64 / 1e3,
         "tap_busy": run.tap_busy,
+        "compressed_requests": run.compressed_requests.as_ref().map(compression_fields),
+        "compressed_responses": run.compressed_responses.as_ref().map(compression_fields),
         "client": run.client.as_ref().map(process_fields),
         "server": run.server.as_ref().map(process_fields),
         "steal": run.machine.map(|machine| machine.steal),
         "idle": run.machine.map(|machine| machine.idle),
+    })
+}
+
+fn compression_fields(compression: &CompressionUse) -> Value {
+    json!({
+        "messages_per_s": compression.messages_per_s,
+        "ratio": compression.ratio,
+        "compress_cpus": compression.compress_cpus,
+        "decompress_cpus": compression.decompress_cpus,
     })
 }
 

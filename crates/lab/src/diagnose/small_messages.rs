@@ -13,11 +13,11 @@ const GAIN: f64 = 2.0;
 /// How many times as much CPU an operation must take without.
 const CPU_GAIN: f64 = 2.0;
 
-/// What limits a server that may be busy with messages.
-const CPU_CAUSES: [Cause; 2] = [Cause::ServerCpu, Cause::ServerThread];
+/// What limits a server that lacks CPU.
+pub(super) const CPU_CAUSES: [Cause; 2] = [Cause::ServerCpu, Cause::ServerThread];
 
-/// Whether messages with several operations can tell anything: of a server that has no CPU left.
-pub(super) fn is_worth_trying(evidence: &LoadEvidence) -> bool {
+/// Whether a server has no CPU left, so that calls that take less of it can tell something.
+pub(super) fn lacks_cpu(evidence: &LoadEvidence) -> bool {
     let is_busy = |point: &LoadPoint| {
         let causes = (Cause::ServerThread, Cause::ServerCpu);
         point.server.as_ref().is_some_and(|process| {
@@ -25,11 +25,13 @@ pub(super) fn is_worth_trying(evidence: &LoadEvidence) -> bool {
             matches!(limit, ProcessLimit::Known(cause) if CPU_CAUSES.contains(&cause))
         })
     };
-    evidence.spread.is_some() && best(&evidence.one).is_some_and(is_busy)
+    let one = &evidence.one;
+    // The verdict is about the last one, what is compared with is the best one.
+    evidence.spread.is_some() && best(one).into_iter().chain(one.last()).any(is_busy)
 }
 
 /// CPU time of an operation in the server, in seconds.
-fn cpu_of_operation(point: &LoadPoint) -> Option<f64> {
+pub(super) fn cpu_of_operation(point: &LoadPoint) -> Option<f64> {
     let cpus = point.server.as_ref()?.cpus;
     let operations = operations(point);
     (operations > 0.0 && cpus > 0.0).then_some(cpus / operations)
@@ -147,11 +149,11 @@ mod tests {
 
     #[test]
     fn they_are_tried_only_at_a_server_without_cpu_left() {
-        let of = |server: ProcessUse| is_worth_trying(&batched(&server, 1.0, 1.0));
+        let of = |server: ProcessUse| lacks_cpu(&batched(&server, 1.0, 1.0));
         assert!(of(using(3.7, 0.95)));
         assert!(of(using(1.1, 0.97)));
         assert!(!of(using(0.05, 0.02)));
         let unseen = with(load(SERIAL, 1.0), |point| point.server = None);
-        assert!(!is_worth_trying(&unseen));
+        assert!(!lacks_cpu(&unseen));
     }
 }

@@ -15,6 +15,7 @@ pub(crate) fn plan(pace: Pace) -> LoadPlan {
     LoadPlan {
         address: "127.0.0.1:1978".parse().expect("an address"),
         framed: None,
+        accepts_gzip: true,
         tls: None,
         connect_timeout: Duration::from_secs(1),
         authority: None,

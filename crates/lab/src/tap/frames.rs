@@ -10,8 +10,10 @@ use super::limits::WATCHED_FRAME_BYTES;
 pub(super) enum SeenFrame<'a> {
     /// A whole frame of another type than DATA, with its payload.
     Whole(FrameHeader, &'a [u8]),
-    /// The header of a DATA frame. Its payload follows and is not looked at.
+    /// The header of a DATA frame. Its payload follows in pieces.
     DataBegins(FrameHeader),
+    /// A piece of that payload.
+    DataBytes(FrameHeader, &'a [u8]),
     /// The last byte of that payload.
     DataEnds(FrameHeader),
 }
@@ -138,8 +140,9 @@ impl FrameSplitter {
     ) -> Result<(), Unreadable> {
         let (came, rest) = bytes.split_at(left.min(bytes.len()));
         *bytes = rest;
-        if header.kind != kind::DATA {
-            self.payload.extend_from_slice(came);
+        match header.kind {
+            kind::DATA => sink(SeenFrame::DataBytes(header, came))?,
+            _ => self.payload.extend_from_slice(came),
         }
         if came.len() < left {
             self.current = Some((header, left - came.len()));
@@ -180,14 +183,18 @@ mod tests {
     use wire::http2::frame::{flag, write_header, write_ping};
 
     fn cut(splitter: &mut FrameSplitter, bytes: &[u8], piece: usize) -> Vec<String> {
-        let mut seen = Vec::new();
+        let (mut seen, mut data) = (Vec::new(), Vec::new());
         for part in bytes.chunks(piece) {
             let mut sink = |frame: SeenFrame<'_>| {
-                seen.push(format!("{frame:?}"));
+                match frame {
+                    SeenFrame::DataBytes(_, bytes) => data.extend_from_slice(bytes),
+                    frame => seen.push(format!("{frame:?}")),
+                }
                 Ok(())
             };
             splitter.push(part, &mut sink).expect("it can be followed");
         }
+        assert_eq!(data, [7; 300]);
         seen
     }
 

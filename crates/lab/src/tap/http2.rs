@@ -8,6 +8,7 @@ use wire::http2::frame::{DEFAULT_WINDOW, FrameHeader, flag, kind, read_settings,
 use wire::limits::MAX_WATCHED_TABLE_BYTES;
 
 use super::call::CallEnd;
+use super::compressed::MessageReader;
 use super::direction::{BothWays, Direction};
 use super::frames::{FrameSplitter, SeenFrame, Unreadable};
 use super::ledger::ConnectionLedger;
@@ -60,6 +61,8 @@ struct Stream {
     is_sending: BothWays<bool>,
     /// The status of the response's first header block.
     http_status: Option<u16>,
+    /// What finds messages where the head names an encoding of theirs.
+    readers: BothWays<Option<MessageReader>>,
 }
 
 impl Stream {
@@ -120,6 +123,9 @@ impl Http2Watch {
     ) -> Result<(), Unreadable> {
         match frame {
             SeenFrame::DataBegins(header) => self.data_begins(direction, header, noting),
+            SeenFrame::DataBytes(header, bytes) => {
+                self.read_messages(direction, header, bytes, noting);
+            }
             SeenFrame::DataEnds(header) if header.has(flag::END_STREAM) => {
                 self.sending_ends(direction, header.stream, None, noting);
             }
@@ -150,6 +156,40 @@ impl Http2Watch {
             *stream.windows.get_mut(direction) -= length;
         });
         self.note_holds(noting);
+    }
+
+    /// Looks for messages where they may be compressed.
+    fn read_messages(
+        &mut self,
+        direction: Direction,
+        header: FrameHeader,
+        bytes: &[u8],
+        noting: &mut Noting<'_>,
+    ) {
+        let Some(stream) = self.streams.get_mut(&header.stream) else {
+            return;
+        };
+        let reader = stream.readers.get_mut(direction);
+        if header.has(flag::PADDED) {
+            // Nobody pads messages of gRPC: these are not looked at.
+            *reader = None;
+        }
+        if let Some(reader) = reader {
+            reader.push(bytes, noting.totals.compressed.get_mut(direction));
+        }
+    }
+
+    /// Has messages looked at where the head that has just come says how they are compressed.
+    fn note_encoding(&mut self, direction: Direction, id: u32) {
+        let encoding = self.fields.value_of(b"grpc-encoding");
+        if encoding.is_some_and(|encoding| matches!(encoding, b"gzip" | b"deflate"))
+            && let Some(stream) = self.streams.get_mut(&id)
+        {
+            stream
+                .readers
+                .get_mut(direction)
+                .get_or_insert_with(MessageReader::default);
+        }
     }
 
     fn headers(
@@ -227,6 +267,7 @@ impl Http2Watch {
             let (ledger, totals) = (&mut *noting.ledger, &mut *noting.totals);
             ledger.begin(totals, key, path, noting.now_ns);
             self.adopt(header.stream);
+            self.note_encoding(Direction::ToServer, header.stream);
         }
         if header.has(flag::END_STREAM) {
             self.sending_ends(Direction::ToServer, header.stream, None, noting);
@@ -249,6 +290,7 @@ impl Http2Watch {
                 to_client: true,
             },
             http_status: None,
+            readers: BothWays::default(),
         };
         count(&mut self.ways, &stream);
         self.streams.insert(id, stream);
@@ -262,6 +304,7 @@ impl Http2Watch {
         if let (Some(status), Some(stream)) = (status, self.streams.get_mut(&header.stream)) {
             stream.http_status = Some(status);
         }
+        self.note_encoding(Direction::ToClient, header.stream);
         if header.has(flag::END_STREAM) {
             let grpc = self.fields.value_of(b"grpc-status").map(Code::parse);
             self.sending_ends(Direction::ToClient, header.stream, grpc, noting);

@@ -33,6 +33,13 @@ pub const WATCHED_BLOCK_BYTES: usize = 256 << 10;
 /// Calls of one connection that are followed at a time; further ones are forwarded and counted.
 pub const WATCHED_CALLS: usize = 16_384;
 
+/// Compressed messages of each direction that are kept, to learn what compressing costs: enough for
+/// an average, and 2 MiB at most.
+pub const COMPRESSED_SAMPLES: usize = 32;
+
+/// Bytes of such a message; of larger ones none is kept.
+pub const COMPRESSED_SAMPLE_BYTES: usize = 64 << 10;
+
 /// Methods that are told apart; calls of further ones count together.
 pub const WATCHED_METHODS: usize = 64;
 

@@ -7,6 +7,7 @@
 //! is a [`TapSummary`], from which [`judge`] says in one sentence where the time goes.
 
 mod call;
+mod compressed;
 mod conditions;
 mod direction;
 mod framed;
@@ -33,6 +34,7 @@ mod watch;
 pub(crate) mod tests;
 
 pub use call::{CallEnd, TappedCall};
+pub use compressed::CompressedMessages;
 pub use conditions::Conditions;
 pub use direction::Direction;
 pub use frames::Unreadable;

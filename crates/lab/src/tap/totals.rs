@@ -5,6 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use hdrhistogram::Histogram;
 
 use super::call::{CallEnd, TappedCall};
+use super::compressed::CompressedMessages;
+use super::direction::BothWays;
 use super::limits::{LONGEST_NS, METHOD_NAME_BYTES, TIMELINE_CALLS, WATCHED_ENDS, WATCHED_METHODS};
 use super::time_use::TimeUse;
 use crate::terminal_text::without_controls;
@@ -79,6 +81,8 @@ pub struct TapTotals {
     pub by_open: [OpenClass; OPEN_CLASSES],
     /// The last calls.
     pub recent: VecDeque<TappedCall>,
+    /// Messages that were compressed.
+    pub(crate) compressed: BothWays<CompressedMessages>,
     /// Connections that stand and have had a call.
     carrying: usize,
     /// The most of them at a time.
@@ -103,6 +107,7 @@ impl Default for TapTotals {
             burst_ns: times(),
             by_open: [OpenClass::default(); OPEN_CLASSES],
             recent: VecDeque::new(),
+            compressed: BothWays::default(),
             carrying: 0,
             most_carrying: 0,
         }

@@ -331,6 +331,7 @@ pub fn plan(server: &Server, length: Length) -> LoadPlan {
         address: server.address.clone(),
         connect_timeout: TIMEOUT,
         framed: None,
+        accepts_gzip: true,
         tls: None,
         authority: None,
         threads: 1,

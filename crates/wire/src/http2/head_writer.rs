@@ -245,11 +245,11 @@ impl HeadWriter {
                     Indexing::Incremental,
                 );
             }
-            add(
-                "grpc-accept-encoding",
-                Encoding::ACCEPTED,
-                Indexing::Incremental,
-            );
+            let accepted = match head.accepts_gzip {
+                true => Encoding::ACCEPTED,
+                false => Encoding::Identity.name(),
+            };
+            add("grpc-accept-encoding", accepted, Indexing::Incremental);
         }
         if !head.user_agent.is_empty() {
             add("user-agent", head.user_agent, Indexing::Incremental);

@@ -23,6 +23,8 @@ pub struct RequestHead<'a> {
     pub timeout_ns: Option<u64>,
     /// Whether messages may be sent compressed; see [`super::Connection::set_compress`].
     pub gzip: bool,
+    /// Whether messages of the response may come compressed.
+    pub accepts_gzip: bool,
     /// What goes with the request.
     pub metadata: Option<&'a Metadata>,
 }
@@ -39,6 +41,7 @@ impl<'a> RequestHead<'a> {
             user_agent: "",
             timeout_ns: None,
             gzip: false,
+            accepts_gzip: true,
             metadata: None,
         }
     }

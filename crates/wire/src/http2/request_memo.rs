@@ -25,6 +25,7 @@ struct RequestMemoEntry {
     ends: [u32; TEXTS],
     is_grpc: bool,
     gzip: bool,
+    accepts_gzip: bool,
     block: Vec<u8>,
 }
 
@@ -46,6 +47,7 @@ impl RequestMemoEntry {
         let mut start = 0;
         self.is_grpc == head.is_grpc
             && self.gzip == head.gzip
+            && self.accepts_gzip == head.accepts_gzip
             && texts(head).iter().zip(self.ends).all(|(text, end)| {
                 let kept = &self.texts[start..end as usize];
                 start = end as usize;
@@ -83,6 +85,7 @@ impl RequestMemo {
             ends,
             is_grpc: head.is_grpc,
             gzip: head.gzip,
+            accepts_gzip: head.accepts_gzip,
             block: block.to_vec(),
         };
         if self.entries.len() < limits::REQUEST_MEMOS {

@@ -120,6 +120,7 @@ pub(super) fn plan(arguments: &LoadArguments, is_token_named: bool) -> Result<Lo
         address: arguments.address.clone(),
         connect_timeout: Duration::from_millis(arguments.timeout.ms),
         framed: framed(arguments.protocol),
+        accepts_gzip: true,
         tls: client_tls(&arguments.tls)?,
         authority: arguments.authority.clone(),
         threads: arguments.threads,

@@ -236,6 +236,7 @@ fn plan(
     Ok(LoadPlan {
         address: target.address.clone(),
         framed: None,
+        accepts_gzip: true,
         tls: client_tls(&target.tls)?,
         connect_timeout: Duration::from_millis(target.timeout.ms),
         authority: None,

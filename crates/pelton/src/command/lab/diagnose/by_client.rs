@@ -10,6 +10,7 @@ use lab::diagnose::{
     WatchSwitch, WatchedProcesses, client_run, judge_client, watch_processes,
 };
 use lab::tap::{Tap, TapPlan, TapTarget, TapTotals};
+use lab::thread_cpu_ns;
 use net::Address;
 
 use super::super::client_command::ClientCommand;
@@ -144,7 +145,7 @@ fn run(
     let mut seen = seen.into_iter();
     let (client, server) = (seen.next(), seen.next());
     let (client, server) = (client.unwrap_or_default(), server.unwrap_or_default());
-    Ok(client_run(&summary, client, server))
+    Ok(client_run(&summary, client, server, &thread_cpu_ns))
 }
 
 /// The tap between the client and the server.

@@ -202,6 +202,7 @@ fn plan(arguments: &DiagnoseArguments, caller: &CallerIdentity) -> Result<LoadPl
         address: arguments.target.clone(),
         connect_timeout: Duration::from_millis(arguments.timeout.ms),
         framed: None,
+        accepts_gzip: true,
         tls: client_tls(&arguments.tls)?,
         authority: None,
         threads: 1,
