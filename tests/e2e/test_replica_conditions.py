@@ -1,5 +1,5 @@
-"""Replicas under conditions of their machines: full disks, copied folders, promotions by force under
-load."""
+"""Replicas under conditions of their machines: full disks, copied folders, promotions by force
+under load."""
 
 import itertools
 import os

@@ -140,9 +140,6 @@ pub fn client_run(
     let each_second = |count: u64| count as f64 * 1e9 / active_ns as f64;
     let totals = &summary.totals;
     let verdict = judge(summary);
-    let rounds = connections().filter_map(|connection| connection.server_tcp);
-    let round_trip_ns = rounds.map(|tcp| tcp.round_trip_us * 1_000).min();
-    let round_trip_ns = round_trip_ns.unwrap_or(u64::MAX).min(summary.connect_ns);
     ClientRun {
         stream_limit_made: summary.conditions.stream_limit,
         delay_ns: summary.conditions.delay_ns,
@@ -171,13 +168,22 @@ pub fn client_run(
         tap_busy: summary.own_cpu_ns as f64 / active_ns.max(summary.wall_ns / 4) as f64,
         compressed_requests: compression_use(&totals.compressed.to_server, each_second, cpu_ns),
         compressed_responses: compression_use(&totals.compressed.to_client, each_second, cpu_ns),
-        round_trip_ns: (!summary.is_target_local).then_some(round_trip_ns),
+        round_trip_ns: (!summary.is_target_local).then(|| round_trip_ns(summary)),
         client: client.process,
         machine: client.machine.or(server.machine),
         server_machine: server.machine,
         server: server.process,
         problem: (verdict.bottleneck == Bottleneck::NothingSeen).then_some(verdict.sentence),
     }
+}
+
+/// There and back to the server: the quickest that TCP has measured, or what connecting took.
+fn round_trip_ns(summary: &TapSummary) -> u64 {
+    let all = summary.connections.iter().chain([&summary.others]);
+    let carrying = all.filter(|connection| connection.figures.calls > 0);
+    let rounds = carrying.filter_map(|connection| connection.server_tcp);
+    let quickest = rounds.map(|tcp| tcp.round_trip_us * 1_000).min();
+    quickest.unwrap_or(u64::MAX).min(summary.connect_ns)
 }
 
 #[cfg(test)]
