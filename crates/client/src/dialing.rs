@@ -41,6 +41,49 @@ impl DialTarget {
         })
     }
 
+    /// A target whose name has not been looked up: [`DialTarget::replace`] follows.
+    pub(crate) fn unresolved(address: &Address) -> DialTarget {
+        DialTarget {
+            address: address.clone(),
+            endpoints: Vec::new(),
+            preferred: 0,
+        }
+    }
+
+    /// The name stands for these endpoints now. Returns those before, or `None` if they are the
+    /// same: many resolvers return them in another order each time.
+    pub(crate) fn replace(
+        &mut self,
+        endpoints: Vec<OutgoingEndpoint>,
+    ) -> Option<Vec<OutgoingEndpoint>> {
+        let is_known = |endpoint| self.endpoints.contains(endpoint);
+        let is_kept = |endpoint| endpoints.contains(endpoint);
+        if endpoints.iter().all(is_known) && self.endpoints.iter().all(is_kept) {
+            return None;
+        }
+        let former = std::mem::replace(&mut self.endpoints, endpoints);
+        let preferred = former.get(self.preferred);
+        let is_preferred = |endpoint| Some(endpoint) == preferred;
+        self.preferred = self.endpoints.iter().position(is_preferred).unwrap_or(0);
+        Some(former)
+    }
+
+    /// Returns an attempt that has come to the same endpoint, and tries all others if that fails;
+    /// `None`: the name stands for it no more. `former`: the endpoints that it knows of.
+    pub(crate) fn moved(
+        &self,
+        attempt: DialAttempt,
+        former: &[OutgoingEndpoint],
+    ) -> Option<DialAttempt> {
+        let own = former.get(attempt.endpoint)?;
+        let endpoint = self.endpoints.iter().position(|each| each == own)?;
+        Some(DialAttempt {
+            endpoint,
+            preferred: self.preferred,
+            tries_left: self.endpoints.len() - 1,
+        })
+    }
+
     /// Returns an attempt that tries all endpoints, the preferred one first.
     pub(crate) fn attempt(&self) -> DialAttempt {
         DialAttempt {
@@ -63,10 +106,13 @@ impl DialTarget {
     ) -> io::Result<ConnectionId> {
         while attempt.tries_left > 0 {
             if failure.is_some() {
-                attempt.endpoint = (attempt.endpoint + 1) % self.endpoints.len();
+                attempt.endpoint = (attempt.endpoint + 1) % self.endpoints.len().max(1);
             }
             attempt.tries_left -= 1;
-            match sockets.dial(&self.endpoints[attempt.endpoint]) {
+            let Some(endpoint) = self.endpoints.get(attempt.endpoint) else {
+                break;
+            };
+            match sockets.dial(endpoint) {
                 Ok(id) => return Ok(id),
                 Err(error) => failure = Some(error),
             }
@@ -189,6 +235,34 @@ mod tests {
         target.accepted(&mut good);
         target.failed(slow);
         assert_eq!(target.preferred, 2, "another one has found it");
+    }
+
+    #[test]
+    fn attempts_follow_their_endpoints_when_the_name_stands_for_others() {
+        let endpoints = refusing(4);
+        let some = |numbers: &[usize]| -> Vec<OutgoingEndpoint> {
+            numbers
+                .iter()
+                .map(|&number| endpoints[number].clone())
+                .collect()
+        };
+        let address = "db.invalid:1".parse().expect("an address");
+        let mut target = DialTarget::unresolved(&address);
+        assert_eq!(target.replace(some(&[0, 1, 2])), Some(Vec::new()));
+        let mut attempt = target.attempt();
+        attempt.endpoint = 2;
+        target.accepted(&mut attempt);
+        for _ in 0..2 {
+            assert_eq!(target.replace(some(&[2, 1, 0])), None, "in another order");
+            assert_eq!(target.preferred, 2);
+        }
+        let former = target.replace(some(&[3, 2])).expect("others");
+        assert_eq!((former.len(), target.preferred), (3, 1));
+        let moved = target.moved(attempt, &former).expect("it is there");
+        assert_eq!((moved.endpoint, moved.tries_left), (1, 1));
+        let former = target.replace(some(&[0])).expect("others");
+        assert_eq!(target.preferred, 0);
+        assert_eq!(target.moved(moved, &former), None, "it is gone");
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub use local::{
     CallKey, CallStart, ChannelKey, Ending, Happened, Local, LocalCounters, LocalOptions,
 };
 pub use local_pool::{LocalPool, LocalPoolOptions};
-pub use net::{Address, TcpFigures, monotonic_ns, tls};
+pub use net::{Address, OutgoingEndpoint, TcpFigures, monotonic_ns, tls};
 pub use pool::{
     Balancing, ConnectionStatistics, ConnectionTraffic, EndpointHealth, EndpointStatistics,
     HealthCheck, PoolAction, PoolCall, PoolCallKey, PoolConnectionKey, PoolCounters, PoolEndpoint,

@@ -10,6 +10,8 @@ mod raw;
 mod sharing;
 
 use std::sync::{Condvar, Mutex};
+use std::task::{Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use client::typed::{Blobs, Futures, KeyValue};
@@ -90,8 +92,24 @@ fn check_twice(mut read: impl FnMut() -> Result<Metadata, CallError>) {
     assert_eq!(again.get("x-key"), Some(&b"a value"[..]));
 }
 
+/// Returns what has come once a task is woken.
+fn when<T>(notify: impl Fn(Waker), take: impl Fn() -> Option<T>) -> T {
+    let mut has_waited = false;
+    pollster::block_on(std::future::poll_fn(|context| {
+        let taken = if has_waited { take() } else { None };
+        has_waited = true;
+        match taken {
+            Some(taken) => Poll::Ready(taken),
+            None => {
+                notify(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }))
+}
+
 /// What reads a stream of `head_first`, one after the other.
-const READERS: [fn(&mut Channel, &mut SharedPool); 9] = [
+const READERS: [fn(&mut Channel, &mut SharedPool); 11] = [
     |channel, _| {
         let mut stream = (channel.server_streaming(STREAM, b"", &options())).expect("it begins");
         check_twice(|| stream.initial_metadata());
@@ -121,6 +139,27 @@ const READERS: [fn(&mut Channel, &mut SharedPool); 9] = [
         check_twice(|| pollster::block_on(stream.receiver().receive_initial_metadata_future()));
         let message = pollster::block_on(stream.receive_future());
         assert_eq!(message.expect("it comes"), Some(Vec::new()));
+    },
+    |_, pool| {
+        let future = pool.unary_future(&wanted(STREAM), b"");
+        check_twice(|| {
+            Ok(when(
+                |waker| future.notify_head(waker),
+                || future.initial_metadata(),
+            ))
+        });
+        assert_eq!(pollster::block_on(future).expect("it comes"), b"");
+    },
+    |_, pool| {
+        let mut stream = pool.stream(&wanted(STREAM));
+        let control = stream.control();
+        check_twice(|| {
+            when(
+                |waker| control.notify_head(waker),
+                || control.initial_metadata(),
+            )
+        });
+        assert_eq!(stream.receive().expect("it comes"), Some(Vec::new()));
     },
     |channel, _| {
         let mut kv = KeyValue::new(channel);
@@ -276,5 +315,52 @@ fn each_call_of_a_channel_has_its_own() {
         assert_eq!(stream.next_message().expect("it ends"), None);
     }
     drop(channel);
+    server.join().expect("it ends with the connection");
+}
+
+#[test]
+fn who_waits_for_the_head_of_a_call_that_ends_without_one_is_woken() {
+    let (pool, server) = pool(1);
+    for _ in 0..2 {
+        for path in ["/t.T/Reset", "/t.T/Fail"] {
+            let future = pool.unary_future(&wanted(path), b"x");
+            let head = when(
+                |waker| future.notify_head(waker),
+                || future.initial_metadata(),
+            );
+            assert!(head.is_empty());
+            // At once from then on.
+            let again = when(
+                |waker| future.notify_head(waker),
+                || future.initial_metadata(),
+            );
+            assert!(again.is_empty());
+            assert!(pollster::block_on(future).is_err());
+            let stream = pool.stream(&wanted(path));
+            let control = stream.control();
+            let mut stream = stream;
+            stream.send(b"x").expect("it goes on");
+            let head = when(
+                |waker| control.notify_head(waker),
+                || control.initial_metadata(),
+            );
+            assert!(head.is_err());
+        }
+        let stream = pool.stream(&wanted("/t.T/Silent"));
+        let control = stream.control();
+        let cancelled = control.clone();
+        let waiting = thread::spawn(move || {
+            when(
+                |waker| control.notify_head(waker),
+                || control.initial_metadata(),
+            )
+        });
+        thread::sleep(Duration::from_millis(20));
+        cancelled.cancel();
+        assert!(waiting.join().expect("no panic").is_err());
+        drop(stream);
+    }
+    assert_nothing_left(&pool);
+    drop(pool);
     server.join().expect("it ends with the connection");
 }

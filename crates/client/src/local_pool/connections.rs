@@ -3,7 +3,7 @@
 use std::io;
 
 use net::tls::{ClientTls, TlsPipe};
-use net::{ConnectionId, Outgoing, SocketReadResult, SocketWriteResult};
+use net::{ConnectionId, Outgoing, OutgoingEndpoint, SocketReadResult, SocketWriteResult};
 
 use crate::dialing::{DialAttempt, DialTarget, SocketOwners};
 use crate::line::{closed_in_handshake, in_words};
@@ -32,6 +32,8 @@ pub(super) struct LocalConnections {
     connections: Vec<Option<LocalConnection>>,
     owners: SocketOwners,
     buffer: Box<[u8]>,
+    /// An endpoint could not be connected to.
+    has_failures: bool,
 }
 
 impl LocalConnections {
@@ -47,6 +49,7 @@ impl LocalConnections {
             connections: Vec::new(),
             owners: SocketOwners::default(),
             buffer: vec![0; read_bytes].into_boxed_slice(),
+            has_failures: false,
         })
     }
 
@@ -100,6 +103,60 @@ impl LocalConnections {
                 self.connections[slot] = None;
             }
         }
+    }
+
+    /// The name of a target stands for these endpoints now. Connections to others take no further
+    /// calls, and attempts to connect to others begin anew.
+    pub(super) fn set_endpoints(
+        &mut self,
+        target: usize,
+        endpoints: Vec<OutgoingEndpoint>,
+        engine: &mut PoolEngine,
+        now_ns: u64,
+    ) {
+        let Some(found) = self.targets.get_mut(target) else {
+            return;
+        };
+        let former = found.replace(endpoints);
+        engine.endpoint_found(target, former.is_some(), now_ns);
+        let former = former.unwrap_or_default();
+        if former.is_empty() {
+            return;
+        }
+        for slot in 0..self.connections.len() {
+            self.follow(slot, target, &former, engine, now_ns);
+        }
+    }
+
+    /// Sees to it that a connection leads to an endpoint for which its target still stands.
+    fn follow(
+        &mut self,
+        slot: usize,
+        target: usize,
+        former: &[OutgoingEndpoint],
+        engine: &mut PoolEngine,
+        now_ns: u64,
+    ) {
+        let found = self.connections[slot].as_mut();
+        let Some(connection) = found.filter(|connection| connection.target == target) else {
+            return;
+        };
+        match self.targets[target].moved(connection.attempt, former) {
+            Some(attempt) => connection.attempt = attempt,
+            None if connection.is_dialing => {
+                if let Some(socket) = connection.socket.take() {
+                    self.sockets.close(socket);
+                }
+                connection.attempt = self.targets[target].attempt();
+                self.dial_next(slot, None, engine, now_ns);
+            }
+            None => engine.drain(connection.key),
+        }
+    }
+
+    /// Returns whether an endpoint could not be connected to since this was last asked.
+    pub(super) fn take_failures(&mut self) -> bool {
+        std::mem::take(&mut self.has_failures)
     }
 
     /// Writes the output of a connection once.
@@ -205,6 +262,7 @@ impl LocalConnections {
         };
         if let Err(error) = outcome {
             connection.socket = None;
+            self.has_failures = true;
             self.dial_next(slot, Some(error), engine, now_ns);
             return false;
         }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 
 use net::tls::ClientTls;
-use net::{Address, OutgoingCounters, OutgoingPoller, TcpFigures};
+use net::{Address, OutgoingCounters, OutgoingEndpoint, OutgoingPoller, TcpFigures};
 
 use crate::dialing::DialTarget;
 use crate::error::ConnectError;
@@ -78,21 +78,50 @@ impl LocalPool {
         seed: u64,
         now_ns: u64,
     ) -> Result<LocalPool, ConnectError> {
-        let mut targets = Vec::with_capacity(addresses.len());
-        for address in addresses {
+        let targets = addresses.iter().map(DialTarget::resolve);
+        LocalPool::with_targets(targets.collect::<Result<_, _>>()?, options, seed, now_ns)
+    }
+
+    /// The same without the resolver: calls wait until [`LocalPool::set_endpoints`] says where the
+    /// servers are.
+    ///
+    /// # Errors
+    /// As [`LocalPool::new`], but for hosts that are not known.
+    pub(crate) fn unresolved(
+        addresses: &[Address],
+        options: LocalPoolOptions,
+        seed: u64,
+        now_ns: u64,
+    ) -> Result<LocalPool, ConnectError> {
+        let targets = addresses.iter().map(DialTarget::unresolved);
+        let mut pool = LocalPool::with_targets(targets.collect(), options, seed, now_ns)?;
+        for endpoint in 0..addresses.len() {
+            pool.engine.hold_endpoint(endpoint);
+        }
+        Ok(pool)
+    }
+
+    fn with_targets(
+        targets: Vec<DialTarget>,
+        options: LocalPoolOptions,
+        seed: u64,
+        now_ns: u64,
+    ) -> Result<LocalPool, ConnectError> {
+        let addresses = targets.iter().map(|target| &target.address);
+        for address in addresses.clone() {
             if let Some(credentials) = &options.pool.credentials {
                 credentials.check(address, options.tls.is_some())?;
             }
-            targets.push(DialTarget::resolve(address)?);
         }
-        let endpoints = addresses.iter().map(|address| PoolEndpoint {
+        let endpoints = addresses.map(|address| PoolEndpoint {
             name: address.to_string(),
             authority: options
                 .authority
                 .clone()
                 .unwrap_or_else(|| crate::channel::authority(address)),
         });
-        let engine = PoolEngine::new(endpoints.collect(), options.pool, seed, now_ns);
+        let endpoints = endpoints.collect();
+        let engine = PoolEngine::new(endpoints, options.pool, seed, now_ns);
         let connections = LocalConnections::new(targets, options.tls, limits::LOCAL_READ_BYTES)
             .map_err(no_epoll)?;
         Ok(LocalPool {
@@ -137,6 +166,34 @@ impl LocalPool {
         self.connections.receive(&mut self.engine, now_ns);
         self.engine.poll(now_ns, on);
         self.act(now_ns);
+    }
+
+    /// The name of an address, by its number, stands for these endpoints now, or it is not known
+    /// and this is why.
+    pub(crate) fn set_endpoints(
+        &mut self,
+        address: usize,
+        found: Result<Vec<OutgoingEndpoint>, String>,
+        now_ns: u64,
+    ) {
+        let none = || String::from("its name stands for no address");
+        let found = found.and_then(|found| match found.is_empty() {
+            true => Err(none()),
+            false => Ok(found),
+        });
+        match found {
+            Ok(found) => self
+                .connections
+                .set_endpoints(address, found, &mut self.engine, now_ns),
+            Err(reason) => self.engine.endpoint_unknown(address, reason),
+        }
+    }
+
+    /// Returns whether a connection could not be made, or was lost, since this was last asked: the
+    /// names may stand for other endpoints by now.
+    pub(crate) fn take_failures(&mut self) -> bool {
+        let of_sockets = self.connections.take_failures();
+        self.engine.take_failures() || of_sockets
     }
 
     /// A place to wait for the sockets while others turn the pool.

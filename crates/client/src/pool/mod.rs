@@ -10,6 +10,7 @@
 //! A call waits while there are as many in flight as may be, or no connection has room for it; the
 //! calls that wait have one queue. Each call that began ends exactly once.
 
+mod addresses;
 mod backoff;
 mod balance;
 mod begin;
@@ -105,6 +106,8 @@ pub struct PoolEngine {
     /// Until when connections that refused the only call on them take none; `u64::MAX`: there are
     /// none.
     paused_until_ns: u64,
+    /// A connection could not be made, or was lost.
+    has_failures: bool,
     /// Set when it was closed: calls end by then.
     close_ns: Option<u64>,
 }
@@ -158,6 +161,7 @@ impl PoolEngine {
             peak_in_flight: 0,
             peak_since_ns: now_ns,
             paused_until_ns: u64::MAX,
+            has_failures: false,
             close_ns: None,
         }
     }

@@ -216,6 +216,7 @@ impl PoolEngine {
             core.disconnected();
             // A server that said why it goes knows more than the socket.
             let reason = core.server_reason().unwrap_or(reason);
+            self.has_failures = true;
             self.report_events(key.slot, Some(&reason), now_ns, on);
             let state = &mut self.endpoints[endpoint];
             match stage {

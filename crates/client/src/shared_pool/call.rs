@@ -1,6 +1,7 @@
 //! One call of a shared pool, between its caller and who works for it.
 
 use std::sync::Mutex;
+use std::task::Waker;
 
 use wire::grpc::{Metadata, Status};
 
@@ -68,6 +69,10 @@ pub(super) struct SharedCallState {
     pub(super) messages: u64,
     /// Of a call that wants the head of its answer: its metadata.
     pub(super) info: CallInfo,
+    /// They have come.
+    pub(super) has_head: bool,
+    /// Who waits for them.
+    pub(super) head_waker: Option<Waker>,
     pub(super) result: Option<Result<(), CallError>>,
     pub(super) waiter: Option<TurnWaiter>,
     /// While it is in the engine: its tag and its name.
@@ -92,10 +97,18 @@ impl SharedCall {
         state.answer.clear();
         (state.messages, state.key, state.result) = (0, None, None);
         (state.waiter, state.info) = (None, CallInfo::default());
+        (state.has_head, state.head_waker) = (false, None);
     }
 }
 
 impl SharedCallState {
+    /// The answer has begun. Returns who waited for that.
+    pub(super) fn receive_head(&mut self, metadata: &Metadata) -> Option<Waker> {
+        self.info.initial_metadata = metadata.clone();
+        self.has_head = true;
+        self.head_waker.take()
+    }
+
     /// The server has ended the call with OK.
     pub(super) fn receive_trailers(&mut self, status: &Status) {
         if let (true, Some(metadata)) = (self.start.wants_head(), status.metadata()) {

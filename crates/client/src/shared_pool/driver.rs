@@ -1,6 +1,7 @@
 //! What the combining thread does for all.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use net::{OutgoingPoller, OutgoingWaker};
 
@@ -9,7 +10,7 @@ use super::call_table::{CallTableEntry, SharedCallTable};
 use super::stream::{SharedStream, cancelled};
 use super::submission::Submission;
 use super::sync::{SubmissionQueue, lock};
-use super::turn::DriverTurn;
+use super::turn::{DriverTurn, TurnWaiter};
 use crate::error::{CallError, MORE_MESSAGES, bad_answer};
 use crate::limits;
 use crate::local_pool::LocalPool;
@@ -29,6 +30,8 @@ pub(super) struct PoolDriver {
     writable: Vec<Arc<SharedStream>>,
     /// Unary calls to which a second message came; kept as well.
     surplus: Vec<Arc<SharedCall>>,
+    /// Woken when a connection could not be made, or was lost.
+    failure_waker: Option<Waker>,
 }
 
 impl PoolDriver {
@@ -41,7 +44,12 @@ impl PoolDriver {
             waker,
             writable: Vec::new(),
             surplus: Vec::new(),
+            failure_waker: None,
         }
+    }
+
+    pub(super) fn set_failure_waker(&mut self, waker: Waker) {
+        self.failure_waker = Some(waker);
     }
 
     /// Takes all that was submitted, writes it, and does what is due.
@@ -57,6 +65,9 @@ impl PoolDriver {
                 Some(Submission::Send(stream)) => self.pump(&stream, turn),
                 Some(Submission::Release(stream)) => self.release(&stream),
                 Some(Submission::CancelStream(stream)) => self.cancel_stream(&stream, now_ns, turn),
+                Some(Submission::Endpoints(it)) => {
+                    self.pool.set_endpoints(it.address, it.found, now_ns);
+                }
                 Some(Submission::Close { grace_ns }) => {
                     self.pool.engine().close(grace_ns, now_ns);
                 }
@@ -215,6 +226,10 @@ impl PoolDriver {
             self.end_surplus(&call, now_ns, turn);
         }
         self.surplus = surplus;
+        if self.pool.take_failures() {
+            let waker = self.failure_waker.clone();
+            turn.woken.extend(waker.map(TurnWaiter::Task));
+        }
     }
 
     /// A second message came to a unary call: it has no answer any more, and the server need not go
@@ -265,7 +280,8 @@ impl PoolDriver {
             },
             PoolEvent::Head { tag, metadata, .. } => match calls.get(tag) {
                 Some(CallTableEntry::Unary(call)) => {
-                    lock(&call.state).info.initial_metadata = metadata.clone();
+                    let waiter = lock(&call.state).receive_head(metadata);
+                    turn.woken.extend(waiter.map(TurnWaiter::Task));
                 }
                 Some(CallTableEntry::Stream(stream)) => stream.receive_head(metadata, waker, turn),
                 None => {}
@@ -290,6 +306,8 @@ fn finish(
     state.key = None;
     state.result = Some(result);
     let waiter = state.waiter.take();
+    let head_waker = state.head_waker.take();
+    turn.woken.extend(head_waker.map(TurnWaiter::Task));
     // Under the lock: a future that takes the result makes it free for the next call.
     turn.complete(&call.phase, waiter, waker);
 }

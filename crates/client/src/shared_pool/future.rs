@@ -4,7 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+
+use wire::grpc::Metadata;
 
 use super::call::SharedCall;
 use super::submission::Submission;
@@ -36,6 +38,31 @@ impl UnaryFuture {
     /// [`wants_head`](crate::PoolCall::wants_head).
     pub fn info(&self) -> &CallInfo {
         &self.info
+    }
+
+    /// Returns the initial metadata of the answer, or `None` as long as they may come. They are
+    /// empty when it is certain that there are none, and without
+    /// [`wants_head`](crate::PoolCall::wants_head).
+    pub fn initial_metadata(&self) -> Option<Metadata> {
+        let Some(call) = &self.call else {
+            return Some(self.info.initial_metadata.clone());
+        };
+        let state = lock(&call.state);
+        let is_certain = state.has_head || state.result.is_some() || !state.start.wants_head();
+        is_certain.then(|| state.info.initial_metadata.clone())
+    }
+
+    /// Wakes a task when the initial metadata have come, or it is certain that they do not; at once
+    /// if so. Replaces an earlier task.
+    pub fn notify_head(&self, waker: Waker) {
+        if let Some(call) = &self.call {
+            let mut state = lock(&call.state);
+            if !state.has_head && state.result.is_none() {
+                state.head_waker = Some(waker);
+                return;
+            }
+        }
+        waker.wake();
     }
 
     fn count_end(&self) {

@@ -9,6 +9,7 @@
 //! another thread would cost more than the call; the pool's own thread does it for futures, and
 //! does what is due by time when nobody waits.
 
+mod addresses;
 mod call;
 mod call_table;
 mod deferral;
@@ -118,6 +119,10 @@ impl SharedPool {
     ) -> Result<SharedPool, ConnectError> {
         let max_request_bytes = options.pool.max_request_bytes;
         let pool = LocalPool::new(addresses, options, seed, net::monotonic_ns())?;
+        SharedPool::of(pool, max_request_bytes)
+    }
+
+    fn of(pool: LocalPool, max_request_bytes: usize) -> Result<SharedPool, ConnectError> {
         let poller = pool.poller().map_err(no_epoll)?;
         let waker = poller.waker();
         let driver = PoolDriver::new(pool, waker.clone());

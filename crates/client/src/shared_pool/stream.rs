@@ -60,6 +60,8 @@ pub(super) struct StreamState {
     pub(super) end: Option<Result<Status, CallError>>,
     /// Who waits for the end, whatever is received.
     pub(super) end_waker: Option<Waker>,
+    /// Who waits for the initial metadata, whatever is received.
+    pub(super) head_waker: Option<Waker>,
     /// A future has waited for it: the pool's thread drives it.
     pub(super) has_futures: bool,
 }
@@ -184,6 +186,8 @@ impl SharedStream {
         let mut state = lock(&self.state);
         state.head = Some(metadata.clone());
         self.receiving.notify(waker, turn);
+        turn.woken
+            .extend(state.head_waker.take().map(TurnWaiter::Task));
     }
 
     /// Stores how the call ended, and wakes both sides.
@@ -199,8 +203,9 @@ impl SharedStream {
         state.outgoing.clear();
         self.receiving.notify(waker, turn);
         self.sending.notify(waker, turn);
-        let waiter = state.end_waker.take();
-        turn.woken.extend(waiter.map(TurnWaiter::Task));
+        for waiter in [state.end_waker.take(), state.head_waker.take()] {
+            turn.woken.extend(waiter.map(TurnWaiter::Task));
+        }
     }
 }
 

@@ -43,6 +43,20 @@ impl PoolStreamControl {
         lock(&self.handle.stream.state).initial_metadata()
     }
 
+    /// Wakes a task when the initial metadata have come, or it is certain that they do not; at once
+    /// if so. From then on the pool's thread drives the stream. Replaces an earlier task.
+    pub fn notify_head(&self, waker: Waker) {
+        self.handle.attend();
+        let mut state = lock(&self.handle.stream.state);
+        match state.initial_metadata().is_some() {
+            true => {
+                drop(state);
+                waker.wake();
+            }
+            false => state.head_waker = Some(waker),
+        }
+    }
+
     /// Wakes a task when the call has ended, whether or not its messages are received; at once if
     /// it has. From then on the pool's thread drives the stream. Replaces an earlier task.
     pub fn notify_end(&self, waker: Waker) {

@@ -2,8 +2,18 @@
 
 use std::sync::Arc;
 
+use net::OutgoingEndpoint;
+
 use super::call::SharedCall;
 use super::stream::SharedStream;
+
+/// What the name of an address stands for, or why that is not known.
+#[derive(Debug)]
+pub(super) struct FoundEndpoints {
+    /// The number of the address.
+    pub(super) address: usize,
+    pub(super) found: Result<Vec<OutgoingEndpoint>, String>,
+}
 
 /// What callers submit.
 #[derive(Debug)]
@@ -18,6 +28,8 @@ pub(super) enum Submission {
     /// Messages of a stream were consumed.
     Release(Arc<SharedStream>),
     CancelStream(Arc<SharedStream>),
+    /// Where an address is by now.
+    Endpoints(Box<FoundEndpoints>),
     Close {
         grace_ns: u64,
     },
