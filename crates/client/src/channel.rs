@@ -336,6 +336,7 @@ impl Channel {
             CallEventKind::Writable
             | CallEventKind::NotBegun
             | CallEventKind::Lost { .. }
+            | CallEventKind::AnswerTooLarge
             | CallEventKind::BadAnswer { .. } => {}
         }
     }
@@ -446,6 +447,7 @@ impl Channel {
             CallEventKind::Lost { reason } => CallError::ConnectionLost {
                 reason: self.broken.clone().unwrap_or(reason),
             },
+            CallEventKind::AnswerTooLarge => CallError::AnswerTooLarge,
             CallEventKind::BadAnswer { reason } => bad_answer(reason),
             CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => {
                 unreachable!("only what ends a call is asked about")

@@ -42,7 +42,7 @@ pub struct CallEvent {
     pub kind: CallEventKind,
 }
 
-/// What happened to a call. The last four end it: nothing follows, and the call is forgotten.
+/// What happened to a call. The last five end it: nothing follows, and the call is forgotten.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallEventKind {
     /// The head of the answer is there.
@@ -64,6 +64,8 @@ pub enum CallEventKind {
         /// What is known of the reason.
         reason: String,
     },
+    /// A message of the answer is larger than the limit.
+    AnswerTooLarge,
     /// What came back is no answer.
     BadAnswer {
         /// What is wrong with it.
@@ -164,8 +166,8 @@ impl Core {
                         .map_or_else(|| error.to_string(), describe);
                     CallError::NotBegun(NotBegun::Closing { reason })
                 }
-                StreamOpenError::HeadTooLarge
-                | StreamOpenError::BadPath
+                StreamOpenError::HeadTooLarge => CallError::MetadataTooLarge,
+                StreamOpenError::BadPath
                 | StreamOpenError::BadAuthority
                 | StreamOpenError::BadMetadata => CallError::BadRequest {
                     reason: error.to_string(),
@@ -419,7 +421,7 @@ impl Core {
                     .map_or_else(|| "it was closed".into(), describe);
                 return CallEventKind::Lost { reason };
             }
-            Cause::MessageTooLarge => "a message is larger than this client accepts",
+            Cause::MessageTooLarge => return CallEventKind::AnswerTooLarge,
             Cause::MessageTooDense => {
                 "messages become too many times what was sent when they are decompressed"
             }

@@ -96,15 +96,33 @@ pub enum CallError {
         /// What is known of the reason.
         reason: String,
     },
-    /// What came back is not an answer to this call: no gRPC, a message too many or too few, or one
-    /// too large.
+    /// The pool was closed, and so the call was ended. The server may have done what was asked.
+    #[error("the pool was closed before the answer")]
+    PoolClosed,
+    /// What came back is not an answer to this call: no gRPC, or a message too many or too few.
     #[error("the answer makes no sense: {reason}")]
     BadAnswer {
         /// What is wrong.
         reason: String,
     },
-    /// The request cannot be sent: its path or metadata have a form that HTTP/2 does not allow, or
-    /// are too large.
+    /// A message of the answer is larger than the limit of this client.
+    #[error("the answer makes no sense: a message is larger than this client accepts")]
+    AnswerTooLarge,
+    /// A message of the request is larger than the limit of this client, and was not sent.
+    #[error(
+        "the request cannot be sent: the message has {bytes} bytes, and at most {limit_bytes} are \
+         sent"
+    )]
+    RequestTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The metadata of the request are larger than the server accepts.
+    #[error("the request cannot be sent: the metadata are larger than the server accepts")]
+    MetadataTooLarge,
+    /// The request cannot be sent: its path or metadata have a form that HTTP/2 does not allow.
     #[error("the request cannot be sent: {reason}")]
     BadRequest {
         /// What is wrong.
@@ -123,9 +141,14 @@ impl CallError {
     pub fn may_have_happened(&self) -> bool {
         match self {
             CallError::Status(status) => !is_refusal(status),
-            CallError::NotBegun(_) | CallError::BadRequest { .. } => false,
+            CallError::NotBegun(_)
+            | CallError::RequestTooLarge { .. }
+            | CallError::MetadataTooLarge
+            | CallError::BadRequest { .. } => false,
             CallError::DeadlineExceeded
             | CallError::ConnectionLost { .. }
+            | CallError::PoolClosed
+            | CallError::AnswerTooLarge
             | CallError::BadAnswer { .. } => true,
         }
     }
@@ -149,7 +172,11 @@ impl CallError {
             }
             CallError::DeadlineExceeded
             | CallError::ConnectionLost { .. }
+            | CallError::PoolClosed
             | CallError::BadAnswer { .. }
+            | CallError::AnswerTooLarge
+            | CallError::RequestTooLarge { .. }
+            | CallError::MetadataTooLarge
             | CallError::BadRequest { .. } => false,
         }
     }
@@ -172,9 +199,13 @@ impl CallError {
                 Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Cancelled
             ),
             CallError::DeadlineExceeded | CallError::ConnectionLost { .. } => true,
-            CallError::NotBegun(_) | CallError::BadAnswer { .. } | CallError::BadRequest { .. } => {
-                false
-            }
+            CallError::NotBegun(_)
+            | CallError::PoolClosed
+            | CallError::BadAnswer { .. }
+            | CallError::AnswerTooLarge
+            | CallError::RequestTooLarge { .. }
+            | CallError::MetadataTooLarge
+            | CallError::BadRequest { .. } => false,
         };
         self.is_safe_to_repeat() || (may_pass && repetition != Repetition::MayRepeat)
     }
@@ -392,6 +423,9 @@ mod tests {
             status(Code::InvalidArgument),
             with_trailer(Code::Unavailable, "-1"),
             CallError::NotBegun(NotBegun::PoolClosed),
+            CallError::PoolClosed,
+            CallError::AnswerTooLarge,
+            CallError::MetadataTooLarge,
             CallError::BadAnswer {
                 reason: "a reason".into(),
             },
@@ -424,6 +458,16 @@ mod tests {
         }
         for (error, expected) in [
             (CallError::BadRequest { reason: reason() }, REFUSED),
+            (
+                CallError::RequestTooLarge {
+                    bytes: 2,
+                    limit_bytes: 1,
+                },
+                REFUSED,
+            ),
+            (CallError::MetadataTooLarge, REFUSED),
+            (CallError::AnswerTooLarge, UNCERTAIN),
+            (CallError::PoolClosed, UNCERTAIN),
             (CallError::BadAnswer { reason: reason() }, UNCERTAIN),
             (CallError::ConnectionLost { reason: reason() }, UNCERTAIN),
             (CallError::DeadlineExceeded, UNCERTAIN),

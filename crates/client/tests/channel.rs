@@ -313,7 +313,7 @@ fn metadata_too_large_are_refused_before_they_are_sent() {
     };
     let refused = channel.unary("/t.T/Echo", b"x", &options);
     assert!(
-        matches!(refused, Err(CallError::BadRequest { .. })),
+        matches!(refused, Err(CallError::MetadataTooLarge)),
         "{refused:?}"
     );
     assert_eq!(

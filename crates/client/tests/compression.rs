@@ -192,7 +192,7 @@ fn a_compressed_answer_beyond_the_limit_fails_its_call_alone() {
             let request = (bytes as u32).to_be_bytes();
             match pool.unary(&call("/t.T/Zeros"), &request) {
                 Ok(answer) => assert!(fits && answer.len() == bytes, "{bytes}"),
-                Err(CallError::BadAnswer { .. }) => assert!(!fits, "{bytes}"),
+                Err(CallError::AnswerTooLarge) => assert!(!fits, "{bytes}"),
                 Err(other) => panic!("{bytes}: {other}"),
             }
             let stream = pool.server_stream(&call("/t.T/Zeros"), &request);
@@ -202,7 +202,7 @@ fn a_compressed_answer_beyond_the_limit_fails_its_call_alone() {
                     assert_eq!(answer.map(|answer| answer.len()), Some(bytes));
                     assert!(fits && stream.receiver().message_was_compressed());
                 }
-                Err(CallError::BadAnswer { .. }) => assert!(!fits, "{bytes}"),
+                Err(CallError::AnswerTooLarge) => assert!(!fits, "{bytes}"),
                 Err(other) => panic!("{bytes}: {other}"),
             }
         }

@@ -436,7 +436,7 @@ fn closing_the_pool_ends_its_streams() {
     }
     let (received, sent) = waiting.join().expect("no panic");
     assert!(
-        matches!(received, Err(CallError::ConnectionLost { .. })),
+        matches!(received, Err(CallError::PoolClosed)),
         "{received:?}"
     );
     assert_eq!(sent, Err(SendError::Ended));

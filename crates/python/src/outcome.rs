@@ -122,13 +122,13 @@ fn describe(error: &CallError, is_closed: bool) -> (Code, String) {
         | CallError::NotBegun(NotBegun::DeadlinePassed | NotBegun::WaitedTooLong { .. }) => {
             return (Code::DeadlineExceeded, deadline_text(error));
         }
-        CallError::NotBegun(NotBegun::PoolClosed) => return closed(),
+        CallError::PoolClosed | CallError::NotBegun(NotBegun::PoolClosed) => return closed(),
         CallError::ConnectionLost { .. } | CallError::NotBegun(_) if is_closed => return closed(),
         CallError::NotBegun(NotBegun::QueueFull { .. }) => Code::ResourceExhausted,
         CallError::NotBegun(_) | CallError::ConnectionLost { .. } => Code::Unavailable,
-        // What it says of a message that is too large is the only text with this word.
-        CallError::BadAnswer { reason } if reason.contains("larger") => Code::ResourceExhausted,
-        CallError::BadRequest { reason } if reason.contains("at most") => Code::ResourceExhausted,
+        CallError::AnswerTooLarge
+        | CallError::RequestTooLarge { .. }
+        | CallError::MetadataTooLarge => Code::ResourceExhausted,
         CallError::BadAnswer { .. } | CallError::BadRequest { .. } => Code::Internal,
     };
     (code, error.to_string())

@@ -170,6 +170,7 @@ impl<'a> Streaming<'a> {
                 end @ (CallEventKind::Ended(_)
                 | CallEventKind::NotBegun
                 | CallEventKind::Lost { .. }
+                | CallEventKind::AnswerTooLarge
                 | CallEventKind::BadAnswer { .. }),
             ) => {
                 self.is_over = true;

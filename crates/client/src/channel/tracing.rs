@@ -55,7 +55,9 @@ impl Channel {
             CallEventKind::NotBegun | CallEventKind::Lost { .. } => {
                 self.end_span(Code::Unavailable);
             }
-            CallEventKind::BadAnswer { .. } => self.end_span(Code::Unknown),
+            CallEventKind::AnswerTooLarge | CallEventKind::BadAnswer { .. } => {
+                self.end_span(Code::Unknown);
+            }
             CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => {}
         }
     }

@@ -440,6 +440,9 @@ fn ending<'a>(
         CallEventKind::Lost { reason } => Ending::ConnectionLost {
             reason: end.unwrap_or(reason),
         },
+        CallEventKind::AnswerTooLarge => Ending::BadAnswer {
+            reason: "a message is larger than this client accepts",
+        },
         CallEventKind::BadAnswer { reason } => Ending::BadAnswer { reason },
         CallEventKind::Head { .. } | CallEventKind::Message | CallEventKind::Writable => {
             unreachable!("only what ends a call is asked about")

@@ -61,9 +61,13 @@ impl ExportFault {
             CallError::DeadlineExceeded => ExportFault::Silent,
             CallError::ConnectionLost { reason }
             | CallError::NotBegun(NotBegun::Closing { reason }) => ExportFault::of_reason(reason),
-            CallError::NotBegun(_) | CallError::BadAnswer { .. } | CallError::BadRequest { .. } => {
-                ExportFault::Other
-            }
+            CallError::NotBegun(_)
+            | CallError::PoolClosed
+            | CallError::BadAnswer { .. }
+            | CallError::AnswerTooLarge
+            | CallError::RequestTooLarge { .. }
+            | CallError::MetadataTooLarge
+            | CallError::BadRequest { .. } => ExportFault::Other,
         }
     }
 

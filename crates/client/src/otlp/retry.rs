@@ -34,7 +34,12 @@ impl Retry {
             CallError::DeadlineExceeded
             | CallError::NotBegun(_)
             | CallError::ConnectionLost { .. } => Retry::Later,
-            CallError::BadAnswer { .. } | CallError::BadRequest { .. } => Retry::Never,
+            CallError::PoolClosed
+            | CallError::BadAnswer { .. }
+            | CallError::AnswerTooLarge
+            | CallError::RequestTooLarge { .. }
+            | CallError::MetadataTooLarge
+            | CallError::BadRequest { .. } => Retry::Never,
         }
     }
 }

@@ -51,7 +51,7 @@ impl PoolEngine {
             state.is_send_ended = true;
             if bytes > limit_bytes {
                 self.calls.remove(key);
-                return Err(self.refused(too_large(bytes, limit_bytes)));
+                return Err(self.refused(CallError::RequestTooLarge { bytes, limit_bytes }));
             }
         }
         self.start(key, now_ns)
@@ -227,7 +227,7 @@ impl PoolEngine {
             });
             let stream = match stream {
                 Ok(stream) => stream,
-                Err(error @ CallError::BadRequest { .. }) => {
+                Err(error @ (CallError::BadRequest { .. } | CallError::MetadataTooLarge)) => {
                     return OpenedStream::Impossible(error);
                 }
                 Err(_) => {
@@ -287,11 +287,5 @@ pub(super) fn send_kept(
     match &message.body {
         None => core.send(stream, &message.head, last),
         Some(body) => core.send_shared(stream, last, &message.head, body.clone().into()),
-    }
-}
-
-fn too_large(bytes: usize, limit_bytes: usize) -> CallError {
-    CallError::BadRequest {
-        reason: format!("the message has {bytes} bytes, and at most {limit_bytes} are sent"),
     }
 }

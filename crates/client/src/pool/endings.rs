@@ -228,9 +228,7 @@ impl PoolEngine {
             let is_running = matches!(state.stage, CallStage::Running { .. });
             let error = match is_running || state.is_uncertain {
                 true if is_running && !is_over => continue,
-                true => CallError::ConnectionLost {
-                    reason: "the pool was closed".into(),
-                },
+                true => CallError::PoolClosed,
                 false => CallError::NotBegun(NotBegun::PoolClosed),
             };
             self.stop_call(call);

@@ -265,6 +265,7 @@ fn attempt_end(
         CallEventKind::Lost { reason } => CallError::ConnectionLost {
             reason: end.map_or(reason, str::to_owned),
         },
+        CallEventKind::AnswerTooLarge => CallError::AnswerTooLarge,
         CallEventKind::BadAnswer { reason } => CallError::BadAnswer {
             reason: reason.into(),
         },

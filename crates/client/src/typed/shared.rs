@@ -165,8 +165,13 @@ impl OpenStream for Futures {
 }
 
 pub(super) fn not_sent(error: &SendError) -> CallError {
-    CallError::BadRequest {
-        reason: error.to_string(),
+    match *error {
+        SendError::TooLarge { bytes, limit_bytes } => {
+            CallError::RequestTooLarge { bytes, limit_bytes }
+        }
+        SendError::NotWritable | SendError::Ended => CallError::BadRequest {
+            reason: error.to_string(),
+        },
     }
 }
 

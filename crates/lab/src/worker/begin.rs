@@ -218,6 +218,10 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     pub(super) fn refuse(&mut self, call: &Call, error: CallError, now_ns: u64) {
         match error {
             CallError::BadRequest { reason } => self.fatal = Some(RunError::BadRequest(reason)),
+            CallError::MetadataTooLarge => {
+                let reason = "the metadata are larger than the server accepts";
+                self.fatal = Some(RunError::BadRequest(reason.into()));
+            }
             CallError::NotBegun(why) if self.plan.mode != ConnectionMode::Short => {
                 // Not the call's fault: a connection that closes, or has had all the calls it can
                 // name. It is made anew, and the call is taken up again.

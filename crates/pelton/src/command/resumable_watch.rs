@@ -109,7 +109,12 @@ impl WatchBreak {
             CallError::NotBegun(_)
             | CallError::ConnectionLost { .. }
             | CallError::DeadlineExceeded => true,
-            CallError::BadAnswer { .. } | CallError::BadRequest { .. } => false,
+            CallError::PoolClosed
+            | CallError::BadAnswer { .. }
+            | CallError::AnswerTooLarge
+            | CallError::RequestTooLarge { .. }
+            | CallError::MetadataTooLarge
+            | CallError::BadRequest { .. } => false,
         };
         match may_pass {
             true => WatchBreak::Lost(failure),

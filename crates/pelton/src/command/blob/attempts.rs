@@ -46,7 +46,12 @@ pub(super) fn ended(failure: Failure, error: &CallError) -> FailedAttempt {
             status.code(),
             Code::Unavailable | Code::DataLoss | Code::OutOfRange | Code::Unknown
         ),
-        CallError::BadAnswer { .. } | CallError::BadRequest { .. } => false,
+        CallError::PoolClosed
+        | CallError::BadAnswer { .. }
+        | CallError::AnswerTooLarge
+        | CallError::RequestTooLarge { .. }
+        | CallError::MetadataTooLarge
+        | CallError::BadRequest { .. } => false,
     };
     match again {
         true => FailedAttempt::Again(failure),
