@@ -1,7 +1,6 @@
 """What happens to calls when the interpreter ends, a signal comes, or the process forks, and
 beside servers that are none."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -14,47 +13,7 @@ import grpc
 import pelton_grpc
 import pytest
 from both import SECONDS, outcome
-from server import Server
-
-PROLOGUE = """
-import os, signal, sys, threading, time
-import pelton_grpc
-channel = pelton_grpc.insecure_channel(sys.argv[1])
-echo = channel.unary_unary("/pelton.v1.Echo/Unary")
-stream = channel.stream_stream("/pelton.v1.Echo/Stream")
-# delay_ms = 30000
-SLOW = b"\\x18\\xb0\\xea\\x01"
-"""
-
-
-def start(script, server, *words):
-    command = [sys.executable, "-X", "faulthandler", "-c", PROLOGUE + textwrap.dedent(script)]
-    return subprocess.Popen(
-        [*command, server.address, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process):
-    """Its exit code and what it has written."""
-    try:
-        out, err = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        # With its children, which have its output open.
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise AssertionError(f"it hangs:\n{out}\n{err}") from None
-    return process.returncode, out, err
-
-
-def run(script, server, *words):
-    code, out, err = finish(start(script, server, *words))
-    assert code == 0, err
-    return out.split("\n")[:-1], err
-
+from scripts import PROLOGUE, finish, run, start
 
 def test_the_slow_request_is_slow(server):
     with pelton_grpc.insecure_channel(server.address) as channel:
@@ -157,6 +116,38 @@ def test_after_the_end_has_begun_calls_are_cancelled(server):
     assert run(script, server)[0] == ["ValueError"]
 
 
+def test_the_end_ends_calls_of_channels_that_nobody_holds(server):
+    script = """
+        import atexit
+        from pelton_grpc import _lifetime, _native
+        ended = []
+        # Runs after that of the channels, which was registered later.
+        def late():
+            print(sorted(ended), _native.calls_inside())
+        atexit.unregister(_lifetime._exit)
+        atexit.register(late)
+        atexit.register(_lifetime._exit)
+        def block(call):
+            try:
+                call()
+            except pelton_grpc.RpcError as error:
+                ended.append(error.code().name)
+        def requests():
+            yield SLOW
+            time.sleep(60)
+        other = pelton_grpc.insecure_channel(sys.argv[1])
+        unary = other.unary_unary("/pelton.v1.Echo/Unary")
+        both = other.stream_stream("/pelton.v1.Echo/Stream")
+        calls = (lambda: unary(SLOW)), (lambda: next(both(requests()))), (lambda: echo(SLOW))
+        for call in calls:
+            threading.Thread(target=block, args=(call,), daemon=True).start()
+        time.sleep(0.5)
+        del other, unary, both, calls, call
+    """
+    out, err = run(script, server)
+    assert out == ["['CANCELLED', 'CANCELLED', 'CANCELLED'] 0"] and not err
+
+
 def test_the_child_of_a_fork_has_connections_of_its_own(server):
     script = """
         running = echo.future(SLOW)
@@ -210,6 +201,37 @@ def test_a_fork_beside_threads_that_call(server):
         print("over")
     """
     assert run(script, server)[0] == ["over"]
+
+
+@pytest.mark.parametrize(
+    "where", ["echo(LATE)", "echo.future(LATE).result()", "next(stream(s()))"]
+)
+def test_a_fork_in_the_handler_of_a_signal_while_a_call_blocks(server, where):
+    script = f"""
+        from pelton_grpc import _native
+        # delay_ms = 1000
+        LATE = b"\\x18\\xe8\\x07"
+        def s():
+            yield LATE
+            time.sleep(3)
+        children = []
+        signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try:
+            answer = {where}
+        except pelton_grpc.RpcError as error:
+            answer = error.code()
+        except pelton_grpc.FutureCancelledError:
+            answer = pelton_grpc.StatusCode.CANCELLED
+        if children[0] == 0:
+            assert answer is pelton_grpc.StatusCode.CANCELLED, answer
+            assert _native.calls_inside() == 0, _native.calls_inside()
+            assert echo(b"") == b""
+            os._exit(7)
+        print(answer, os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+    """
+    out, err = run(script, server)
+    assert out == ["b'' 7"] and not err
 
 
 def test_multiprocessing_and_executors(server):
@@ -335,78 +357,36 @@ def test_nothing_is_left_of_calls_that_have_ended(server):
     assert run(script, server)[0] == ["True True", "True"]
 
 
-HOSTS = "127.0.0.1 localhost\n"
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    """A file of names, and what runs a program that sees it as /etc/hosts."""
-    file = tmp_path / "hosts"
-    file.write_text(HOSTS)
-    mount = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
-    if subprocess.run([*mount, file, "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        pytest.skip("this process may not mount another /etc/hosts")
-    return file, [*mount, str(file)]
-
-
-def run_with_names(mount, script, target):
-    command = [*mount, sys.executable, "-X", "faulthandler", "-c"]
-    process = subprocess.Popen(
-        [*command, PROLOGUE + textwrap.dedent(script), target],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    return process
-
-
-def test_a_call_that_waits_until_its_server_is_ready_waits_for_its_name(server, hosts):
-    file, mount = hosts
+def test_nothing_is_left_of_a_thousand_channels(server):
     script = """
-        try:
-            echo(b"", timeout=0.5, wait_for_ready=True)
-        except pelton_grpc.RpcError as error:
-            print(error.code().name, flush=True)
-        try:
-            echo(b"", timeout=20)
-        except pelton_grpc.RpcError as error:
-            print(error.code().name, flush=True)
-        threading.Timer(0.5, lambda: print("waits", flush=True)).start()
-        print(echo(b"", timeout=30, wait_for_ready=True), list(stream(iter([b""]))), flush=True)
+        import gc
+        def here():
+            gc.collect()
+            return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+        def use(count):
+            channels = [pelton_grpc.insecure_channel(sys.argv[1]) for _ in range(count)]
+            for number, channel in enumerate(channels):
+                call = channel.unary_unary("/pelton.v1.Echo/Unary").future(b"")
+                ended = threading.Event()
+                call.add_done_callback(lambda _: ended.set())
+                assert call.result() == b"" and ended.wait(20)
+                channel.subscribe(lambda _: None)
+                # Half of them are closed, the others dropped.
+                if number % 2:
+                    channel.close()
+        use(10)
+        def settle(most):
+            until = time.monotonic() + 20
+            while any(now > bound for now, bound in zip(here(), most)):
+                if time.monotonic() > until:
+                    return here()
+                time.sleep(0.05)
+            return "as before"
+        # This thread alone, and what an interpreter has open.
+        print(settle((1, 10)))
+        for _ in range(10):
+            use(100)
+        print(settle((1, 10)))
     """
-    port = server.address.rsplit(":", 1)[1]
-    process = run_with_names(mount, script, f"db.invalid:{port}")
-    lines = [process.stdout.readline() for _ in range(3)]
-    assert lines == ["DEADLINE_EXCEEDED\n", "UNAVAILABLE\n", "waits\n"]
-    file.write_text(HOSTS + "127.0.0.1 db.invalid\n")
-    code, out, err = finish(process)
-    assert (code, out) == (0, "b'' [b'']\n"), err
-
-
-def test_a_server_that_has_moved_is_found_again(binary, hosts):
-    file, mount = hosts
-    script = """
-        print(echo(b""), flush=True)
-        sys.stdin.readline()
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            try:
-                print(echo(b"", timeout=5), flush=True)
-                break
-            except pelton_grpc.RpcError as error:
-                assert error.code().name == "UNAVAILABLE", error
-                time.sleep(0.1)
-    """
-    file.write_text(HOSTS + "127.0.0.1 db.invalid\n")
-    with Server(binary, "--threads", "1", listen=["127.0.0.1:0"]) as first:
-        port = first.address.rsplit(":", 1)[1]
-        process = run_with_names(mount, script, f"db.invalid:{port}")
-        assert process.stdout.readline() == "b''\n"
-    file.write_text(HOSTS + "127.0.0.2 db.invalid\n")
-    with Server(binary, "--threads", "1", listen=[f"127.0.0.2:{port}"]):
-        process.stdin.write("\n")
-        process.stdin.flush()
-        code, out, err = finish(process)
-        assert (code, out) == (0, "b''\n"), err
+    # The channel of the prologue is not used.
+    assert run(script, server)[0] == ["as before", "as before"]

@@ -11,6 +11,7 @@ from both import INSECURE, SECONDS, compare, failure, of_call, outcome
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
+from server import Server
 
 ECHO = "/pelton.v1.Echo/Unary"
 BOTH = pytest.mark.parametrize("insecure_channel", INSECURE.values(), ids=INSECURE)
@@ -83,7 +84,7 @@ def test_a_failed_call_has_the_status_of_the_server(server):
     assert missing["code"] == grpc.StatusCode.UNIMPLEMENTED
 
 
-@pytest.mark.parametrize("timeout", [0.1, 0, -1])
+@pytest.mark.parametrize("timeout", [0.1, 0, -1, float("nan")])
 def test_a_deadline_ends_the_call(server, timeout):
     def case(channel):
         request = echo_pb2.EchoRequest(delay_ms=30_000)
@@ -102,6 +103,14 @@ def test_a_deadline_ends_the_call(server, timeout):
         [("a", "line\nbreak")],
         [("a b", "c")],
         [("a", "ä")],
+        [["a", "ä"]],
+        [("UPPER-bin", b"a")],
+        [("a", b"\xff")],
+        [("a", b"a\nb")],
+        [("a\n", "b")],
+        [("", "b")],
+        [(":path", "b")],
+        ["aä"],
     ],
 )
 def test_metadata_that_cannot_be_sent_end_the_call(server, metadata):
@@ -115,12 +124,54 @@ def test_metadata_that_cannot_be_sent_end_the_call(server, metadata):
     assert compare(case, server.address) == (internal, internal)
 
 
-@pytest.mark.parametrize("metadata", [[(1, "a")], [("a", 1)], [("a", "b", "c")], 5])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        [(1, "a")],
+        [("a", 1)],
+        [("a", "b", "c")],
+        [("a",)],
+        [5],
+        ["abc"],
+        [("a-bin", "text")],
+        [("a", "\ud800")],
+        [("a", bytearray(b"b"))],
+        5,
+    ],
+)
 def test_metadata_that_are_no_pairs_of_text_raise(server, metadata):
     def case(channel):
         return outcome(lambda: channel.unary_unary(ECHO)(b"", metadata=metadata))["raised"]
 
-    assert compare(case, server.address) in ("TypeError", "ValueError")
+    expected = ("TypeError", "ValueError", "UnicodeEncodeError")
+    assert compare(case, server.address) in expected
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ["a", "b"], "ab", {"a": 1, "b": 2}, (b"a", b"b")])
+def test_pairs_of_metadata_are_whatever_has_two_parts(server, pair):
+    def case(channel):
+        call = channel.unary_unary("/grpc.testing.TestService/EmptyCall")
+        return outcome(lambda: call(b"", metadata=[pair], timeout=SECONDS))
+
+    assert compare(case, server.address) == {"returned": b""}
+
+
+@BOTH
+def test_a_call_that_has_failed_before_its_channel_is_closed_keeps_its_status(
+    binary, insecure_channel
+):
+    with Server(binary, "--threads", "1") as server:
+        channel = insecure_channel(server.address)
+        slow = echo_pb2.EchoRequest(delay_ms=30_000)
+        unary = echo_of(channel).Unary.future(slow)
+        stream = echo_of(channel).Stream(iter([slow]))
+        time.sleep(0.3)
+        server.process.kill()
+        server.process.wait()
+        time.sleep(0.3)
+        channel.close()
+        assert unary.code() is grpc.StatusCode.UNAVAILABLE
+        assert stream.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_future(server):
@@ -198,6 +249,24 @@ def test_callbacks_of_many_calls_all_run_and_what_they_raise_stops_none(server):
             assert ended.acquire(timeout=SECONDS)
 
 
+def test_callbacks_of_many_threads_on_a_new_channel_all_run(server):
+    for _ in range(50):
+        with pelton_grpc.insecure_channel(server.address) as channel:
+            ended, begin = threading.Semaphore(0), threading.Barrier(8)
+
+            def run(unary=echo_of(channel).Unary, ended=ended, begin=begin):
+                call = unary.future(echo_pb2.EchoRequest(delay_ms=5), timeout=SECONDS)
+                begin.wait(SECONDS)
+                call.add_done_callback(lambda _: ended.release())
+
+            threads = [threading.Thread(target=run) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+                assert ended.acquire(timeout=SECONDS)
+
+
 def test_many_threads(server):
     with pelton_grpc.insecure_channel(server.address) as channel:
         unary, wrong = echo_of(channel).Unary, []
@@ -230,6 +299,27 @@ def test_what_serializers_raise(server):
 
     codes, code = compare(case, server.address)
     assert codes == [grpc.StatusCode.INTERNAL] * 2 and code is grpc.StatusCode.INTERNAL
+
+
+@pytest.mark.parametrize("made", [None, "text", bytearray(b""), 5])
+def test_what_serializers_make_is_bytes(server, made):
+    def case(channel):
+        call = channel.unary_unary(ECHO, request_serializer=lambda _: made)
+        future = outcome(lambda: call.future(b"", timeout=SECONDS).code())
+        return outcome(lambda: call(b"", timeout=SECONDS)), future
+
+    compare(case, server.address)
+
+
+@pytest.mark.parametrize("made", [None, "text", bytearray(b""), 5])
+def test_a_stream_of_what_is_not_bytes_ends(server, made):
+    with pelton_grpc.insecure_channel(server.address) as channel:
+        call = channel.stream_stream(
+            "/pelton.v1.Echo/Stream", request_serializer=lambda _: made
+        )(iter([b""]), timeout=SECONDS)
+        found = outcome(lambda: list(call))
+        assert found["code"] is grpc.StatusCode.INTERNAL
+        assert found["details"] == "Exception serializing request!"
 
 
 @BOTH

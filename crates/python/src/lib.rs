@@ -17,12 +17,14 @@
 )]
 
 mod channel;
+mod channel_pool;
 mod limits;
 mod metadata;
 mod method;
 mod outcome;
 mod presence;
 mod ready_queue;
+mod resolver;
 mod settings;
 mod stream_call;
 mod sync;
@@ -42,6 +44,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<settings::ChannelSettings>()?;
     module.add_class::<stream_call::StreamCall>()?;
     module.add_class::<unary_call::UnaryCall>()?;
+    module.add_function(wrap_pyfunction!(channel::close_all, module)?)?;
     module.add_function(wrap_pyfunction!(presence::forked, module)?)?;
     module.add_function(wrap_pyfunction!(presence::shut_down, module)?)?;
     module.add_function(wrap_pyfunction!(presence::calls_inside, module)?)?;

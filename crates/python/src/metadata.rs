@@ -1,7 +1,9 @@
 //! Metadata between Python and the client.
 
+use std::borrow::Cow;
+
 use client::Metadata;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
@@ -11,12 +13,20 @@ pub(crate) fn to_python<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<B
     for (key, value) in metadata.iter() {
         let value = match key.ends_with("-bin") {
             true => PyBytes::new(py, value).into_any(),
-            false => PyString::new(py, &String::from_utf8_lossy(value)).into_any(),
+            false => PyString::new(py, &text_of(value)).into_any(),
         };
         let key = PyString::new(py, key).into_any();
         pairs.push(PyTuple::new(py, [key, value])?);
     }
     Ok(PyTuple::new(py, pairs)?.into_any())
+}
+
+/// Returns a value as text: UTF-8, or else Latin-1, as gRPC's own client does.
+fn text_of(value: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(value) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(value.iter().copied().map(char::from).collect()),
+    }
 }
 
 /// Why metadata of a call are not taken.
@@ -49,9 +59,18 @@ pub(crate) fn from_python(
 }
 
 fn push(metadata: &mut Metadata, pair: &Bound<'_, PyAny>) -> Result<(), BadMetadata> {
-    let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-    let (key, value) = (bytes_of(&key)?, bytes_of(&value)?);
+    // Anything of two: tuples, lists, and whatever else Python unpacks.
+    let two: Vec<Bound<'_, PyAny>> = pair.try_iter()?.take(3).collect::<PyResult<_>>()?;
+    let [key, value] = two.as_slice() else {
+        let text = "metadata are pairs of a key and a value";
+        return Err(PyValueError::new_err(text).into());
+    };
+    let key = bytes_of(key)?;
     let name = String::from_utf8_lossy(&key);
+    let value = match name.ends_with("-bin") && !value.is_instance_of::<PyBytes>() {
+        true => return Err(unexpected("bytes", value)?.into()),
+        false => bytes_of(value)?,
+    };
     // Names of gRPC too: what has been made for its own client may send them. Space at either end
     // is lost on the way in any case.
     let pushed = match name.ends_with("-bin") {
@@ -67,9 +86,24 @@ fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
     match value.cast::<PyBytes>() {
         Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
-        Err(_) => Err(PyTypeError::new_err(format!(
-            "Expected str or bytes in metadata, not {}",
-            value.get_type().repr()?
-        ))),
+        Err(_) => Err(unexpected("str or bytes", value)?),
+    }
+}
+
+fn unexpected(expected: &str, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+    let found = value.get_type().repr()?;
+    Ok(PyTypeError::new_err(format!(
+        "Expected {expected} in metadata, not {found}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_not_utf_8_is_latin_1() {
+        assert_eq!(text_of("ä".as_bytes()), "ä");
+        assert_eq!(text_of(b"\xe4"), "ä");
     }
 }

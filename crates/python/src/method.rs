@@ -1,7 +1,6 @@
 //! A method of a channel, and calls of it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use client::{CallError, CallInfo, Code, Metadata, PoolCall, SharedPool};
 use pyo3::prelude::*;
@@ -11,7 +10,7 @@ use crate::channel::{ChannelCore, NativeChannel};
 use crate::limits;
 use crate::metadata::{BadMetadata, from_python};
 use crate::outcome::CallOutcome;
-use crate::presence::{Signals, detached, is_main_thread};
+use crate::presence::{Signals, detached, detached_if_large, is_main_thread, outside_of_children};
 use crate::stream_call::StreamCall;
 use crate::unary_call::UnaryCall;
 
@@ -45,19 +44,6 @@ impl CallArguments {
         })
     }
 
-    fn is_over_after(&self, passed: Duration) -> bool {
-        let timeout_ns = self.timeout_ns.map(u128::from);
-        timeout_ns.is_some_and(|timeout_ns| passed.as_nanos() >= timeout_ns)
-    }
-
-    /// What passed before the pool has the call counts too.
-    fn pass_time(&mut self, passed: Duration) {
-        let passed_ns = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(timeout_ns) = &mut self.timeout_ns {
-            *timeout_ns = timeout_ns.saturating_sub(passed_ns);
-        }
-    }
-
     fn call<'a>(&'a self, path: &'a str) -> PoolCall<'a> {
         PoolCall {
             path,
@@ -73,9 +59,9 @@ impl CallArguments {
 
 /// `None`: so long that it is none.
 fn timeout_ns(timeout_s: f64) -> Option<u64> {
-    let is_finite = timeout_s < limits::LONGEST_TIMEOUT_S;
+    let is_none = timeout_s >= limits::LONGEST_TIMEOUT_S;
     // What is negative, or no number, is in the past: 0.
-    is_finite.then_some((timeout_s * 1e9) as u64)
+    (!is_none).then_some((timeout_s * 1e9) as u64)
 }
 
 /// What a unary call has brought.
@@ -90,39 +76,16 @@ impl NativeMethod {
         &self,
         py: Python<'_>,
         arguments: Result<CallArguments, BadMetadata>,
-        may_wait: bool,
     ) -> PyResult<Result<CallBeginning, CallOutcome>> {
-        let mut arguments = match arguments {
+        let arguments = match arguments {
             Ok(arguments) => arguments,
             Err(BadMetadata::Raised(error)) => return Err(error),
             Err(BadMetadata::Invalid(why)) => {
                 return Ok(Err(CallOutcome::local(Code::Internal, &why)));
             }
         };
-        let begun = Instant::now();
-        loop {
-            let outcome = match self.core.pool(py)? {
-                Ok(pool) => {
-                    arguments.pass_time(begun.elapsed());
-                    return Ok(Ok((pool, arguments)));
-                }
-                Err(outcome) => outcome,
-            };
-            if !(may_wait && arguments.waits_for_ready) {
-                return Ok(Err(outcome));
-            }
-            // A name that is not known yet may be known soon.
-            let pause_over = Instant::now() + limits::LOOKUP_PAUSE;
-            while Instant::now() < pause_over {
-                if arguments.is_over_after(begun.elapsed()) {
-                    return Ok(Err(outcome.past_deadline()));
-                }
-                if detached(py, || std::thread::sleep(limits::SIGNAL_PERIOD)).is_none() {
-                    return Ok(Err(CallOutcome::of_exit()));
-                }
-                py.check_signals()?;
-            }
-        }
+        let pool = self.core.pool(py)?;
+        Ok(pool.map(|pool| (pool, arguments)))
     }
 
     fn run(
@@ -131,22 +94,26 @@ impl NativeMethod {
         pool: &SharedPool,
         request: &[u8],
         arguments: &CallArguments,
-    ) -> PyResult<Option<EndedUnary>> {
-        let mut signals = is_main_thread(py).then(Signals::default);
+    ) -> PyResult<Result<EndedUnary, CallOutcome>> {
+        let mut signals = is_main_thread(py).then(Signals::new);
+        let call = arguments.call(&self.path);
         let ended = detached(py, || {
             let mut info = CallInfo::default();
-            let call = arguments.call(&self.path);
             let result = match &mut signals {
-                None => pool.unary_with_info(&call, request, &mut info, None),
-                Some(signals) => {
-                    let look = &mut || signals.look();
+                None => Some(pool.unary_with_info(&call, request, &mut info, None)),
+                Some(signals) => outside_of_children(|| {
+                    let look = &mut || signals.look_in_pool();
                     pool.unary_with_info(&call, request, &mut info, Some(look))
-                }
+                }),
             };
-            (result, info)
+            result.map(|result| (result, info))
         });
-        signals.unwrap_or_default().check()?;
-        Ok(ended)
+        signals.map_or(Ok(()), Signals::check)?;
+        Ok(match ended {
+            None => Err(CallOutcome::of_exit()),
+            Some(None) => Err(CallOutcome::of_parent()),
+            Some(Some(ended)) => Ok(ended),
+        })
     }
 }
 
@@ -182,19 +149,17 @@ impl NativeMethod {
         wants_outcome: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = CallArguments::new(timeout_s, metadata, waits_for_ready, compress);
-        let outcome = match self.begin(py, arguments, true)? {
+        let outcome = match self.begin(py, arguments)? {
             Err(outcome) => outcome,
             Ok((pool, arguments)) => match self.run(py, &pool, request, &arguments)? {
-                None => CallOutcome::of_exit(),
-                Some((Ok(response), _)) if !wants_outcome => {
+                Err(outcome) => outcome,
+                Ok((Ok(response), _)) if !wants_outcome => {
                     return Ok(PyBytes::new(py, &response).into_any());
                 }
-                Some((Ok(response), info)) => {
+                Ok((Ok(response), info)) => {
                     CallOutcome::succeeded(response, info.initial_metadata, info.trailing_metadata)
                 }
-                Some((Err(error), info)) => {
-                    CallOutcome::failed(&error, self.core.is_closed(), info.initial_metadata)
-                }
+                Ok((Err(error), info)) => CallOutcome::failed(&error, info.initial_metadata),
             },
         };
         Ok(Bound::new(py, outcome)?.into_any())
@@ -214,26 +179,25 @@ impl NativeMethod {
         compress: bool,
     ) -> PyResult<UnaryCall> {
         let arguments = CallArguments::new(timeout_s, metadata, waits_for_ready, compress);
-        Ok(match self.begin(py, arguments, false)? {
-            Err(outcome) => UnaryCall::ended(outcome),
-            Ok((pool, arguments)) => {
-                let call = arguments.call(&self.path);
-                let core = Arc::clone(&self.core);
-                UnaryCall::begun(core, pool.unary_future(&call, request))
-            }
+        let (pool, arguments) = match self.begin(py, arguments)? {
+            Err(outcome) => return Ok(UnaryCall::ended(outcome)),
+            Ok(begun) => begun,
+        };
+        let call = arguments.call(&self.path);
+        let core = Arc::clone(&self.core);
+        let begun = detached_if_large(py, request.len(), compress, || {
+            pool.unary_future(&call, request)
+        });
+        Ok(match begun {
+            Some(future) => UnaryCall::begun(core, future),
+            None => UnaryCall::ended(CallOutcome::of_exit()),
         })
     }
 
-    /// Begins a call that streams: with one request, or with those that are sent. `may_wait`: until
-    /// the name of the server is known.
+    /// Begins a call that streams: with one request, or with those that are sent.
     #[pyo3(signature = (
-        request=None, timeout_s=None, metadata=None, waits_for_ready=false, compress=false,
-        may_wait=false
+        request=None, timeout_s=None, metadata=None, waits_for_ready=false, compress=false
     ))]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "they come from Python one by one"
-    )]
     fn begin_stream(
         &self,
         py: Python<'_>,
@@ -242,22 +206,23 @@ impl NativeMethod {
         metadata: Option<&Bound<'_, PyAny>>,
         waits_for_ready: bool,
         compress: bool,
-        may_wait: bool,
     ) -> PyResult<StreamCall> {
         let arguments = CallArguments::new(timeout_s, metadata, waits_for_ready, compress);
-        let (pool, arguments) = match self.begin(py, arguments, may_wait)? {
+        let (pool, arguments) = match self.begin(py, arguments)? {
             Err(outcome) => return Ok(StreamCall::ended(outcome)),
             Ok(begun) => begun,
         };
         let call = arguments.call(&self.path);
         let core = Arc::clone(&self.core);
-        let begun = match request {
+        let bytes = request.map_or(0, <[u8]>::len);
+        let begun = detached_if_large(py, bytes, compress, || match request {
             None => Ok(pool.stream(&call)),
             Some(request) => pool.server_stream(&call, request),
-        };
+        });
         Ok(match begun {
-            Ok(stream) => StreamCall::begun(core, stream),
-            Err(error) => StreamCall::ended(CallOutcome::of_send_error(error)),
+            Some(Ok(stream)) => StreamCall::begun(core, stream, compress),
+            Some(Err(error)) => StreamCall::ended(CallOutcome::of_send_error(error)),
+            None => StreamCall::ended(CallOutcome::of_exit()),
         })
     }
 }
@@ -271,6 +236,7 @@ mod tests {
         assert_eq!(timeout_ns(1.5), Some(1_500_000_000));
         assert_eq!(timeout_ns(0.0), Some(0));
         assert_eq!(timeout_ns(-3.0), Some(0));
+        assert_eq!(timeout_ns(f64::NAN), Some(0));
         assert_eq!(timeout_ns(f64::INFINITY), None);
         assert_eq!(timeout_ns(1e300), None);
     }

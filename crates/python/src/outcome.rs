@@ -18,13 +18,13 @@ pub(crate) struct CallOutcome {
 }
 
 impl CallOutcome {
-    /// The end of a call that did not end with OK; `is_closed`: its channel was closed meanwhile.
-    pub(crate) fn failed(error: &CallError, is_closed: bool, initial: Metadata) -> CallOutcome {
+    /// The end of a call that did not end with OK.
+    pub(crate) fn failed(error: &CallError, initial: Metadata) -> CallOutcome {
         let trailing = match error {
             CallError::Status(status) => status.metadata().cloned(),
             _ => None,
         };
-        let (code, details) = describe(error, is_closed);
+        let (code, details) = describe(error);
         CallOutcome {
             code,
             details,
@@ -69,10 +69,13 @@ impl CallOutcome {
         }
     }
 
-    /// Of a call that has waited for what this outcome is about until its deadline.
-    pub(crate) fn past_deadline(self) -> CallOutcome {
-        let details = format!("Deadline Exceeded: {}", self.details);
-        CallOutcome::local(Code::DeadlineExceeded, &details)
+    /// The same with initial metadata that came before.
+    pub(crate) fn with_initial(self, initial: Metadata) -> CallOutcome {
+        CallOutcome { initial, ..self }
+    }
+
+    pub(crate) fn initial(&self) -> &Metadata {
+        &self.initial
     }
 
     /// Of what the child of a fork has inherited.
@@ -115,7 +118,7 @@ impl CallOutcome {
 }
 
 /// Returns the status that gRPC's own client has for it.
-fn describe(error: &CallError, is_closed: bool) -> (Code, String) {
+fn describe(error: &CallError) -> (Code, String) {
     let code = match error {
         CallError::Status(status) => return (status.code(), status.message().to_owned()),
         CallError::DeadlineExceeded
@@ -123,7 +126,6 @@ fn describe(error: &CallError, is_closed: bool) -> (Code, String) {
             return (Code::DeadlineExceeded, deadline_text(error));
         }
         CallError::PoolClosed | CallError::NotBegun(NotBegun::PoolClosed) => return closed(),
-        CallError::ConnectionLost { .. } | CallError::NotBegun(_) if is_closed => return closed(),
         CallError::NotBegun(NotBegun::QueueFull { .. }) => Code::ResourceExhausted,
         CallError::NotBegun(_) | CallError::ConnectionLost { .. } => Code::Unavailable,
         CallError::AnswerTooLarge

@@ -6,10 +6,13 @@
 //! it has inherited: each object knows in which process it was made.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+
+use crate::limits;
 
 static IS_EXITING: AtomicBool = AtomicBool::new(false);
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
@@ -27,21 +30,47 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send)
     Some(py.detach(work))
 }
 
-/// A thread that is inside.
-struct Inside;
+/// The same if a message of so many bytes makes it take long: so that others go on meanwhile.
+pub(crate) fn detached_if_large<T: Send>(
+    py: Python<'_>,
+    bytes: usize,
+    compress: bool,
+    work: impl FnOnce() -> T + Send,
+) -> Option<T> {
+    let large = match compress {
+        true => limits::LARGE_COMPRESSED_BYTES,
+        false => limits::LARGE_MESSAGE_BYTES,
+    };
+    match bytes >= large {
+        true => detached(py, work),
+        false => Some(work()),
+    }
+}
+
+/// A thread that is inside, as of which fork.
+struct Inside(u64);
 
 impl Inside {
     fn enter() -> Option<Inside> {
+        let forks = FORKS.load(Ordering::SeqCst);
         INSIDE.fetch_add(1, Ordering::SeqCst);
-        let inside = Inside;
-        (!IS_EXITING.load(Ordering::SeqCst)).then_some(inside)
+        let inside = Inside(forks);
+        (!is_exiting()).then_some(inside)
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
+        // The child of a fork in the handler of a signal comes out too, and is counted nowhere.
+        if self.0 == FORKS.load(Ordering::SeqCst) {
+            INSIDE.fetch_sub(1, Ordering::SeqCst);
+        }
     }
+}
+
+/// Returns whether the end of the interpreter has begun.
+pub(crate) fn is_exiting() -> bool {
+    IS_EXITING.load(Ordering::SeqCst)
 }
 
 /// Returns how many threads are inside.
@@ -116,6 +145,16 @@ impl<T> Drop for OfProcess<T> {
     }
 }
 
+/// Runs something that waits in a pool. `None`: a handler of a signal has forked meanwhile, and
+/// this is the child.
+pub(crate) fn outside_of_children<T>(work: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => Some(done),
+        Err(payload) if payload.is::<InChild>() => None,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
 /// Returns whether signals interrupt this thread.
 pub(crate) fn is_main_thread(py: Python<'_>) -> bool {
     let forks = FORKS.load(Ordering::SeqCst);
@@ -139,18 +178,43 @@ fn ask_whether_main(py: Python<'_>) -> PyResult<bool> {
 
 /// Looks for signals while a thread waits without the lock of the interpreter; the exception that
 /// the handler of one has raised is kept.
-#[derive(Default)]
 pub(crate) struct Signals {
-    pub(crate) raised: Option<PyErr>,
+    raised: Option<PyErr>,
+    forks: u64,
 }
 
+/// What a thread unwinds with that finds itself in the child of a fork.
+struct InChild;
+
 impl Signals {
-    /// Returns whether a handler has raised something.
+    pub(crate) fn new() -> Signals {
+        Signals {
+            raised: None,
+            forks: FORKS.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Returns whether to wait no longer: a handler has raised something, or has forked, and this
+    /// is the child, where nothing will come.
     pub(crate) fn look(&mut self) -> bool {
         if let Err(error) = Python::attach(|py| py.check_signals()) {
             self.raised = Some(error);
         }
-        self.raised.is_some()
+        self.raised.is_some() || self.is_in_child()
+    }
+
+    fn is_in_child(&self) -> bool {
+        self.forks != FORKS.load(Ordering::SeqCst)
+    }
+
+    /// As [`Signals::look`] for a thread that waits in a pool, and in the child must not touch it
+    /// again, not even to give up: leaves what runs in [`outside_of_children`].
+    pub(crate) fn look_in_pool(&mut self) -> bool {
+        let is_over = self.look();
+        if self.is_in_child() {
+            resume_unwind(Box::new(InChild));
+        }
+        is_over
     }
 
     /// Returns what was raised as an error.

@@ -1,6 +1,5 @@
 //! A call that streams in one or both directions.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake};
 
@@ -15,7 +14,9 @@ use pyo3::types::PyBytes;
 use crate::channel::ChannelCore;
 use crate::metadata::to_python;
 use crate::outcome::CallOutcome;
-use crate::presence::{OfProcess, Signals, detached, is_main_thread};
+use crate::presence::{
+    OfProcess, Signals, detached, detached_if_large, is_main_thread, outside_of_children,
+};
 use crate::ready_queue::ReadyQueue;
 use crate::sync::lock;
 use crate::waiting::Event;
@@ -24,13 +25,23 @@ use crate::waiting::Event;
 #[pyclass(frozen, module = "pelton_grpc._native")]
 pub(crate) struct StreamCall {
     state: StreamCallState,
+    compresses: bool,
     ended: Arc<Event>,
-    /// The event was asked for.
-    is_watched: Mutex<bool>,
+    /// Its initial metadata have come, or will not come.
+    headed: Arc<Event>,
+    /// Which of the two was asked for.
+    is_watched: Mutex<WatchedEvents>,
+}
+
+#[derive(Default)]
+struct WatchedEvents {
+    end: bool,
+    head: bool,
 }
 
 enum StreamCallState {
-    Running(Arc<ChannelCore>, OfProcess<StreamSides>),
+    /// The channel, which looks after the names of its servers as long as there are calls.
+    Running(#[allow(dead_code)] Arc<ChannelCore>, OfProcess<StreamSides>),
     /// It was refused before it began.
     Refused(CallOutcome),
 }
@@ -49,7 +60,11 @@ enum ReceivedNext {
 }
 
 impl StreamCall {
-    pub(crate) fn begun(core: Arc<ChannelCore>, stream: PoolStream) -> StreamCall {
+    pub(crate) fn begun(
+        core: Arc<ChannelCore>,
+        stream: PoolStream,
+        compresses: bool,
+    ) -> StreamCall {
         let control = stream.control();
         let (sender, receiver) = stream.split();
         let sides = StreamSides {
@@ -59,77 +74,92 @@ impl StreamCall {
         };
         StreamCall {
             state: StreamCallState::Running(core, OfProcess::new(sides)),
+            compresses,
             ended: Arc::default(),
-            is_watched: Mutex::new(false),
+            headed: Arc::default(),
+            is_watched: Mutex::default(),
         }
     }
 
     pub(crate) fn ended(outcome: CallOutcome) -> StreamCall {
-        let ended: Arc<Event> = Arc::default();
-        Arc::clone(&ended).wake();
+        let happened: Arc<Event> = Arc::default();
+        Arc::clone(&happened).wake();
         StreamCall {
             state: StreamCallState::Refused(outcome),
-            ended,
-            is_watched: Mutex::new(true),
+            compresses: false,
+            ended: Arc::clone(&happened),
+            headed: happened,
+            is_watched: Mutex::default(),
         }
     }
 
     /// Returns what runs, or how the call has ended if nothing does.
-    fn sides(&self) -> Result<(&ChannelCore, &StreamSides), CallOutcome> {
+    fn sides(&self) -> Result<&StreamSides, CallOutcome> {
         match &self.state {
             StreamCallState::Refused(outcome) => Err(outcome.clone()),
-            StreamCallState::Running(core, sides) => match sides.get() {
-                Some(sides) => Ok((core, sides)),
-                None => Err(CallOutcome::of_parent()),
-            },
+            StreamCallState::Running(_, sides) => sides.get().ok_or_else(CallOutcome::of_parent),
         }
     }
 
     fn outcome(&self) -> Option<CallOutcome> {
         match self.sides() {
             Err(outcome) => Some(outcome),
-            Ok((core, sides)) => Some(outcome_of(core, sides, sides.control.end()?)),
+            Ok(sides) => Some(outcome_of(sides, sides.control.end()?)),
+        }
+    }
+
+    /// Returns the initial metadata, if they have come, or will not come.
+    fn head(&self) -> Option<Metadata> {
+        match self.sides() {
+            Err(_) => Some(Metadata::new()),
+            Ok(sides) => Some(sides.control.initial_metadata()?.unwrap_or_default()),
         }
     }
 
     /// Lets the event happen when the call ends.
     fn watch(&self) {
-        let mut is_watched = lock(&self.is_watched);
-        if let (false, Ok((_, sides))) = (*is_watched, self.sides()) {
-            *is_watched = true;
-            drop(is_watched);
+        let was_watched = std::mem::replace(&mut lock(&self.is_watched).end, true);
+        if let (false, Ok(sides)) = (was_watched, self.sides()) {
             sides.control.notify_end(self.ended.waker());
+        }
+    }
+
+    /// Lets the event happen when the initial metadata come.
+    fn watch_head(&self) {
+        let was_watched = std::mem::replace(&mut lock(&self.is_watched).head, true);
+        if let (false, Ok(sides)) = (was_watched, self.sides()) {
+            sides.control.notify_head(self.headed.waker());
         }
     }
 }
 
-fn outcome_of(
-    core: &ChannelCore,
-    sides: &StreamSides,
-    end: Result<Status, CallError>,
-) -> CallOutcome {
+fn outcome_of(sides: &StreamSides, end: Result<Status, CallError>) -> CallOutcome {
     let initial = match sides.control.initial_metadata() {
         Some(Ok(initial)) => initial,
         _ => Metadata::new(),
     };
     match end {
         Ok(status) => CallOutcome::of_status(&status, initial),
-        Err(error) => CallOutcome::failed(&error, core.is_closed(), initial),
+        Err(error) => CallOutcome::failed(&error, initial),
     }
 }
 
-fn receive(sides: &StreamSides, signals: Option<&mut Signals>) -> ReceivedNext {
+/// `None`: this is the child of a fork by now.
+fn receive(sides: &StreamSides, signals: Option<&mut Signals>) -> Option<ReceivedNext> {
     let mut receiver = lock(&sides.receiver);
     let mut message = Vec::new();
     let received = match signals {
         None => receiver.receive_into(&mut message),
-        Some(signals) => receiver.receive_unless(&mut message, Some(&mut || signals.look())),
+        Some(signals) => outside_of_children(|| {
+            let look = &mut || signals.look_in_pool();
+            receiver.receive_unless(&mut message, Some(look))
+        })?,
     };
-    match received {
+    Some(match received {
         Ok(true) => ReceivedNext::Message(message),
         Ok(false) => ReceivedNext::End(Ok(receiver.status().unwrap_or(Status::OK))),
         Err(error) => ReceivedNext::End(Err(error)),
-    }
+    })
 }
 
 #[pymethods]
@@ -138,16 +168,17 @@ impl StreamCall {
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let outcome = match self.sides() {
             Err(outcome) => outcome,
-            Ok((core, sides)) => {
-                let mut signals = is_main_thread(py).then(Signals::default);
+            Ok(sides) => {
+                let mut signals = is_main_thread(py).then(Signals::new);
                 let received = detached(py, || receive(sides, signals.as_mut()));
-                signals.unwrap_or_default().check()?;
+                signals.map_or(Ok(()), Signals::check)?;
                 match received {
                     None => CallOutcome::of_exit(),
-                    Some(ReceivedNext::Message(message)) => {
+                    Some(None) => CallOutcome::of_parent(),
+                    Some(Some(ReceivedNext::Message(message))) => {
                         return Ok(PyBytes::new(py, &message).into_any());
                     }
-                    Some(ReceivedNext::End(end)) => outcome_of(core, sides, end),
+                    Some(Some(ReceivedNext::End(end))) => outcome_of(sides, end),
                 }
             }
         };
@@ -157,7 +188,7 @@ impl StreamCall {
     /// Sends a message, and waits while the server takes nothing. Returns why it is not sent, if it
     /// is not: an empty text if the call has ended.
     fn send(&self, py: Python<'_>, message: &[u8]) -> Option<String> {
-        let Ok((_, sides)) = self.sides() else {
+        let Ok(sides) = self.sides() else {
             return Some(String::new());
         };
         match detached(py, || lock(&sides.sender).send(message)) {
@@ -169,7 +200,7 @@ impl StreamCall {
 
     /// Sends no more.
     fn finish(&self, py: Python<'_>) {
-        if let Ok((_, sides)) = self.sides() {
+        if let Ok(sides) = self.sides() {
             detached(py, || lock(&sides.sender).finish());
         }
     }
@@ -177,7 +208,7 @@ impl StreamCall {
     /// Gives the call up. Returns whether it was running.
     fn cancel(&self) -> bool {
         match self.sides() {
-            Ok((_, sides)) if sides.control.end().is_none() => {
+            Ok(sides) if sides.control.end().is_none() => {
                 sides.control.cancel();
                 true
             }
@@ -214,7 +245,7 @@ impl StreamCall {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let outcome = match self.sides() {
             Err(outcome) => outcome,
-            Ok((core, sides)) => {
+            Ok(sides) => {
                 let waker = queue.state().waker(name);
                 let mut receiver = lock(&sides.receiver);
                 match receiver.poll_receive(&mut Context::from_waker(&waker)) {
@@ -224,9 +255,9 @@ impl StreamCall {
                     }
                     Poll::Ready(Ok(None)) => {
                         let status = receiver.status().unwrap_or(Status::OK);
-                        outcome_of(core, sides, Ok(status))
+                        outcome_of(sides, Ok(status))
                     }
-                    Poll::Ready(Err(error)) => outcome_of(core, sides, Err(error)),
+                    Poll::Ready(Err(error)) => outcome_of(sides, Err(error)),
                 }
             }
         };
@@ -240,16 +271,12 @@ impl StreamCall {
         queue: &ReadyQueue,
         name: u64,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Ok((_, sides)) = self.sides() else {
-            return to_python(py, &Metadata::new()).map(Some);
-        };
-        let waker = queue.state().waker(name);
-        let mut receiver = lock(&sides.receiver);
-        let initial = pin!(receiver.receive_initial_metadata_future());
-        match initial.poll(&mut Context::from_waker(&waker)) {
-            Poll::Pending => Ok(None),
-            Poll::Ready(initial) => to_python(py, &initial.unwrap_or_default()).map(Some),
+        if let Some(initial) = self.head() {
+            return to_python(py, &initial).map(Some);
         }
+        self.headed.notify(queue, name);
+        self.watch_head();
+        Ok(None)
     }
 
     /// Sends a message, and returns whether it was sent; `None` if there is no room: the queue is
@@ -257,42 +284,39 @@ impl StreamCall {
     ///
     /// # Errors
     /// `ValueError` if the message is too large.
-    fn poll_send(&self, message: &[u8], queue: &ReadyQueue, name: u64) -> PyResult<Option<bool>> {
-        let Ok((_, sides)) = self.sides() else {
+    fn poll_send(
+        &self,
+        py: Python<'_>,
+        message: &[u8],
+        queue: &ReadyQueue,
+        name: u64,
+    ) -> PyResult<Option<bool>> {
+        let Ok(sides) = self.sides() else {
             return Ok(Some(false));
         };
         let waker = queue.state().waker(name);
-        let mut sender = lock(&sides.sender);
-        match sender.poll_send(&mut Context::from_waker(&waker), message) {
-            Poll::Pending => Ok(None),
-            Poll::Ready(Ok(())) => Ok(Some(true)),
-            Poll::Ready(Err(error @ SendError::TooLarge { .. })) => {
+        let sent = detached_if_large(py, message.len(), self.compresses, || {
+            let mut sender = lock(&sides.sender);
+            sender.poll_send(&mut Context::from_waker(&waker), message)
+        });
+        match sent {
+            Some(Poll::Pending) => Ok(None),
+            Some(Poll::Ready(Ok(()))) => Ok(Some(true)),
+            Some(Poll::Ready(Err(error @ SendError::TooLarge { .. }))) => {
                 Err(PyValueError::new_err(error.to_string()))
             }
-            Poll::Ready(Err(_)) => Ok(Some(false)),
+            Some(Poll::Ready(Err(_))) | None => Ok(Some(false)),
         }
     }
 
     /// Waits for the initial metadata, and returns them; nothing if the call fails without any.
     fn initial_metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Ok((_, sides)) = self.sides() else {
-            return to_python(py, &Metadata::new());
-        };
-        if let Some(initial) = sides.control.initial_metadata() {
-            return to_python(py, &initial.unwrap_or_default());
+        if let Some(initial) = self.head() {
+            return to_python(py, &initial);
         }
-        let mut signals = is_main_thread(py).then(Signals::default);
-        let initial = detached(py, || {
-            let mut receiver = lock(&sides.receiver);
-            match &mut signals {
-                None => receiver.receive_initial_metadata(),
-                Some(signals) => {
-                    receiver.receive_initial_metadata_unless(Some(&mut || signals.look()))
-                }
-            }
-        });
-        signals.unwrap_or_default().check()?;
-        to_python(py, &initial.and_then(Result::ok).unwrap_or_default())
+        self.watch_head();
+        self.headed.wait(py, None)?;
+        to_python(py, &self.head().unwrap_or_default())
     }
 
     /// Tells a queue when the call has ended; at once if it has.

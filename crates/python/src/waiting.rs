@@ -54,7 +54,15 @@ impl Event {
                 drop(state);
                 queue.state().push(name);
             }
-            false => state.queues.push((Arc::clone(queue.state()), name)),
+            false => {
+                let own = queue.state();
+                let is_known = |(queue, other): &(Arc<ReadyState>, u64)| {
+                    *other == name && Arc::ptr_eq(queue, own)
+                };
+                if !state.queues.iter().any(is_known) {
+                    state.queues.push((Arc::clone(own), name));
+                }
+            }
         }
     }
 
@@ -68,9 +76,9 @@ impl Event {
             return Ok(true);
         }
         let until = until(timeout_s);
-        let mut signals = is_main_thread(py).then(Signals::default);
+        let mut signals = is_main_thread(py).then(Signals::new);
         let happened = detached(py, || self.wait_detached(until, signals.as_mut()));
-        signals.unwrap_or_default().check()?;
+        signals.map_or(Ok(()), Signals::check)?;
         Ok(happened.unwrap_or(false))
     }
 

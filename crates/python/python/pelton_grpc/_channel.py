@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence
 
-from . import _native, _options, _target
+from . import _lifetime, _native, _options, _target
 from ._connectivity import Subscribers
 from ._credentials import CallAuthority, unpack
-from ._lifetime import register
+from ._dispatcher import Dispatcher
 from ._names import ChannelBase
 from ._streams import StreamStream, StreamUnary, UnaryStream
 from ._unary import Method, UnaryUnary
@@ -25,15 +25,21 @@ class Channel(ChannelBase):
         self._native = _native.NativeChannel(settings)
         self._compress = _options.compresses(compression)
         self._authority = authority or CallAuthority("", False, [])
+        self._dispatcher = Dispatcher()
         self._subscribers = Subscribers(self._native)
         self.is_closed = False
-        register(self)
 
     def _method(self, path: Any, serializer: Serializer, deserializer: Deserializer) -> Method:
         path = path.decode() if isinstance(path, bytes) else path
         native = _native.NativeMethod(self._native, path)
         return Method(
-            native, path, self._compress, self._authority, serializer, deserializer
+            native,
+            path,
+            self._compress,
+            self._authority,
+            self._dispatcher,
+            serializer,
+            deserializer,
         )
 
     def unary_unary(

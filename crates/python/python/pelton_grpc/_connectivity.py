@@ -60,6 +60,9 @@ class Subscribers:
                 connects, self._connects = self._connects, False
                 self._changed.clear()
             state = STATES[self._native.connectivity(connects)]
+            if state is ChannelConnectivity.SHUTDOWN:
+                self.unsubscribe_all()
+                continue
             for callback in self._take_unaware_of(state):
                 run_logged(callback, state)
             self._changed.wait(PERIOD_SECONDS)

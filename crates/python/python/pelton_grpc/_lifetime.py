@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import atexit
 import os
-import weakref
-from typing import Any
 
-from . import _native
-from ._dispatcher import Dispatcher
+from . import _dispatcher, _native
 
 # How long threads may take to come out of calls that were ended, when the interpreter ends.
 EXIT_SECONDS = 2.0
 
-_channels: weakref.WeakSet[Any] = weakref.WeakSet()
-_dispatcher = Dispatcher()
-
-
-def dispatcher() -> Dispatcher:
-    """The dispatcher of this process."""
-    return _dispatcher
-
-
-def register(channel: Any) -> None:
-    """A channel that is closed at the end of the interpreter, if it still exists."""
-    _channels.add(channel)
-
 
 def _exit() -> None:
-    for channel in list(_channels):
-        channel.close()
-    _dispatcher.close()
+    # The native half knows all channels, also those that only a call holds.
+    _native.close_all()
+    _dispatcher.close_all()
     _native.shut_down(EXIT_SECONDS)
 
 
 def _after_fork_in_child() -> None:
     # The child has none of the threads; the sockets are the parent's.
-    global _dispatcher
     _native.forked()
-    _dispatcher = Dispatcher()
+    _dispatcher.begin_all()
 
 
 atexit.register(_exit)

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import Any, Callable, Iterator, Optional
 
-from ._ended import Ended, EndedCall, FailedCall, Metadatum, failed_call, with_names
+from ._ended import Ended, EndedCall, FailedCall
 from ._names import (
     StatusCode,
     StreamStreamMultiCallable,
@@ -24,8 +24,7 @@ class RunningStream(RunningCall):
     it."""
 
     def __init__(self, native: Any, method: Method, timeout: Optional[float]) -> None:
-        super().__init__(native, timeout)
-        self._method = method
+        super().__init__(native, method, timeout)
         self._receive = native.receive
 
     def _wait(self, timeout: Optional[float] = None) -> Optional[Ended]:
@@ -65,9 +64,6 @@ class RunningStream(RunningCall):
         self._end_locally(Ended.local(code, details))
         self._native.cancel()
 
-    def initial_metadata(self) -> tuple[Metadatum, ...]:
-        return with_names(self._native.initial_metadata())
-
     def __del__(self) -> None:
         native = getattr(self, "_native", None)
         if native is not None:
@@ -75,33 +71,47 @@ class RunningStream(RunningCall):
 
 
 class StreamedUnary(RunningStream):
-    """A call that streams to the server, and whose one response comes later."""
+    """A call that streams to the server, and whose one response comes later. Its end is known when
+    the response was taken: that may not be one."""
 
     def __init__(self, native: Any, method: Method, timeout: Optional[float]) -> None:
         super().__init__(native, method, timeout)
-        self._messages: list[bytes] = []
-        self._receiving = threading.Lock()
-        self._has_response = False
+        # A handler of a signal may ask for the result that its thread is about to take.
+        self._taking = threading.RLock()
         self._value: Any = None
 
-    def _response(self) -> Any:
-        with self._receiving:
-            if not self._has_response:
-                self._value = self._receive_one()
-                self._has_response = True
-        return self._value
+    def _wait(self, timeout: Optional[float] = None) -> Optional[Ended]:
+        if self._ended is not None:
+            return self._ended
+        outcome = self._native.end(timeout)
+        if outcome is None:
+            return None
+        ended = Ended(outcome)
+        with self._taking:
+            if self._ended is None and ended.code is StatusCode.OK:
+                ended = self._take_response() or ended
+            self._end_locally(ended)
+        return self._ended
 
-    def _receive_one(self) -> Any:
-        messages = []
-        while type(message := self._receive()) is bytes:
-            messages.append(message)
-        ended = self._note_end(message)
-        if ended.code is not StatusCode.OK:
-            raise FailedCall(ended)
-        if len(messages) != 1:
-            details = f"the answer makes no sense: it has {len(messages)} messages instead of one"
-            raise failed_call(StatusCode.INTERNAL, details)
-        return self._method.deserialize(messages[0])
+    def _take_response(self) -> Optional[Ended]:
+        """Takes the response of a call that has ended, so that nothing is waited for. Returns how
+        the call has failed nevertheless, if it has."""
+        first, second = self._receive(), None
+        if type(first) is bytes:
+            second = self._receive()
+        if type(first) is not bytes or type(second) is bytes:
+            self._native.cancel()
+            count = "none" if type(first) is not bytes else "more than one"
+            details = f"the answer makes no sense: it has {count} of the one message expected"
+            return Ended.local(StatusCode.INTERNAL, details)
+        try:
+            self._value = self._method.deserialize(first)
+        except FailedCall as error:
+            return Ended.local(error.code(), error.details())
+        return None
+
+    def _response(self) -> Any:
+        return self._value
 
 
 def _feed(
@@ -125,6 +135,10 @@ def _feed(
             unsent = native.send(method.serialize(request))
         except FailedCall as error:
             abort(error.code(), error.details())
+            return
+        except TypeError:
+            _LOGGER.exception("Exception serializing message!")
+            abort(StatusCode.INTERNAL, "Exception serializing request!")
             return
         if unsent is not None:
             if unsent:
@@ -166,7 +180,7 @@ class _StreamMethod:
     ) -> Any:
         method = self._method
         words = method.arguments(timeout, metadata, credentials, wait_for_ready, compression)
-        return method.native.begin_stream(request, *words, True)
+        return method.native.begin_stream(request, *words)
 
 
 class UnaryStream(_StreamMethod, UnaryStreamMultiCallable):
@@ -217,7 +231,7 @@ class StreamUnary(_StreamMethod, StreamUnaryMultiCallable):
         call = self.future(
             request_iterator, timeout, metadata, credentials, wait_for_ready, compression
         )
-        response = call._response()
+        response = call.result()
         return response, EndedCall(call._end(), response)
 
     def future(

@@ -9,9 +9,8 @@ import types
 from typing import Any, Callable, Optional
 
 from ._credentials import CallAuthority
-from ._dispatcher import run_logged
-from ._ended import Ended, EndedCall, FailedCall, Metadatum, failed_call
-from ._lifetime import dispatcher
+from ._dispatcher import Dispatcher, run_logged
+from ._ended import Ended, EndedCall, FailedCall, Metadatum, failed_call, with_names
 from ._names import (
     Call,
     Future,
@@ -29,8 +28,15 @@ class Method:
     """What all calls of a method have in common."""
 
     __slots__ = (
-        "native", "path", "compress", "authority", "plugins", "_serializer", "_deserializer"
-    )  # fmt: skip
+        "native",
+        "path",
+        "compress",
+        "authority",
+        "plugins",
+        "dispatcher",
+        "_serializer",
+        "_deserializer",
+    )
 
     def __init__(
         self,
@@ -38,6 +44,7 @@ class Method:
         path: str,
         compress: bool,
         authority: CallAuthority,
+        dispatcher: Dispatcher,
         serializer: Optional[Callable[[Any], bytes]],
         deserializer: Optional[Callable[[bytes], Any]],
     ) -> None:
@@ -46,6 +53,7 @@ class Method:
         self.compress = compress
         self.authority = authority
         self.plugins = authority.plugins
+        self.dispatcher = dispatcher
         self._serializer = serializer
         self._deserializer = deserializer
 
@@ -54,21 +62,26 @@ class Method:
         if self._serializer is None:
             return request
         try:
-            return self._serializer(request)
+            data = self._serializer(request)
         except Exception:
             _LOGGER.exception("Exception serializing message!")
-            raise failed_call(StatusCode.INTERNAL, "Exception serializing request!") from None
+            data = None
+        if data is None:
+            raise failed_call(StatusCode.INTERNAL, "Exception serializing request!")
+        return data
 
     def deserialize(self, response: bytes) -> Any:
         """Returns a response, or raises the error of a call whose response cannot be read."""
         if self._deserializer is None:
             return response
         try:
-            return self._deserializer(response)
+            value = self._deserializer(response)
         except Exception:
             _LOGGER.exception("Exception deserializing message!")
-            details = "Exception deserializing response!"
-            raise failed_call(StatusCode.INTERNAL, details) from None
+            value = None
+        if value is None:
+            raise failed_call(StatusCode.INTERNAL, "Exception deserializing response!")
+        return value
 
     def arguments(
         self,
@@ -149,14 +162,15 @@ class UnaryUnary(UnaryUnaryMultiCallable):
             method.serialize(request),
             *method.arguments(timeout, metadata, credentials, wait_for_ready, compression),
         )
-        return RunningUnary(native, method.deserialize, timeout)
+        return RunningUnary(native, method, timeout)
 
 
 class RunningCall(Call, Future):
     """A call that runs while its caller goes on, and has one response or none."""
 
-    def __init__(self, native: Any, timeout: Optional[float]) -> None:
+    def __init__(self, native: Any, method: Method, timeout: Optional[float]) -> None:
         self._native = native
+        self._method = method
         self._deadline = None if timeout is None else time.monotonic() + timeout
         # A handler of a signal may cancel the call while its thread is at it.
         self._lock = threading.RLock()
@@ -182,7 +196,7 @@ class RunningCall(Call, Future):
         return f"{self.code().name}: {self.details()}"
 
     def initial_metadata(self) -> tuple[Metadatum, ...]:
-        return self._end().initial_metadata()
+        return with_names(self._native.initial_metadata())
 
     def trailing_metadata(self) -> tuple[Metadatum, ...]:
         return self._end().trailing_metadata()
@@ -228,7 +242,7 @@ class RunningCall(Call, Future):
             is_first = not self._callbacks
             self._callbacks.append(callback)
         if is_first:
-            dispatcher().when_ended(self._native, self._run_callbacks)
+            self._method.dispatcher.when_ended(self._native, self._run_callbacks)
         return True
 
     def add_done_callback(self, fn: Callable[[Any], None]) -> None:
@@ -279,12 +293,7 @@ class RunningCall(Call, Future):
 class RunningUnary(RunningCall):
     """A unary call that runs while its caller goes on."""
 
-    def __init__(
-        self, native: Any, deserialize: Callable[[bytes], Any], timeout: Optional[float]
-    ) -> None:
-        super().__init__(native, timeout)
-        self._deserialize = deserialize
-        self._received: Any = None
+    _received: Any = None
 
     def _wait(self, timeout: Optional[float] = None) -> Optional[Ended]:
         if self._ended is not None:
@@ -295,7 +304,7 @@ class RunningUnary(RunningCall):
         ended, received = Ended(outcome), None
         if ended.code is StatusCode.OK:
             try:
-                received = self._deserialize(outcome.response)
+                received = self._method.deserialize(outcome.response)
             except FailedCall as error:
                 ended = Ended.local(error.code(), error.details())
         with self._lock:
