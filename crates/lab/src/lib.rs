@@ -68,12 +68,14 @@ pub use stalls::Stalls;
 pub use stream_plan::StreamPlan;
 pub use transport::Transport;
 pub use upload::{
-    UploadFailure, UploadOutcome, UploadPlan, UploadReport, UploadRunError, UploadTimes, UploadWay,
-    run_uploads,
+    UploadFailure, UploadPlan, UploadReport, UploadRunError, UploadRunOutcome, UploadTimes,
+    UploadWay, run_uploads,
 };
 pub use values::ValueSizes;
 pub use verdict::Verdict;
-pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};
+pub use worker::{
+    ConnectionMode, LoadRunError, LoadWorker, MetadataField, MetadataValue, WorkerPlan,
+};
 pub use workload::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, MethodRequests, Mix,
     MixError, MixOperation, PeltonLoad, PeltonShape, PeltonWorkload, Ping, RequestOrder,

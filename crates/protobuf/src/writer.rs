@@ -157,7 +157,7 @@ fn widen_length(out: &mut Vec<u8>, length_at: usize, length: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Reader, Value, unzigzag, zigzag};
+    use super::super::{FieldValue, Reader, unzigzag, zigzag};
     use super::*;
 
     #[test]
@@ -179,7 +179,10 @@ mod tests {
             message(&mut out, 3, |out| out.extend_from_slice(&inside));
             assert_eq!(out.len() - 6, bytes_len(3, length));
             let mut reader = Reader::new(&out[6..]);
-            assert_eq!(reader.next_field(), Ok(Some((3, Value::Bytes(&inside)))));
+            assert_eq!(
+                reader.next_field(),
+                Ok(Some((3, FieldValue::Bytes(&inside))))
+            );
             assert_eq!(reader.next_field(), Ok(None));
             assert_eq!(&out[..6], b"before");
         }

@@ -15,7 +15,7 @@ use wire::Head;
 use wire::grpc::{SpanId, TRACEPARENT, TRACESTATE, TraceContext, TraceIdSource, TraceState};
 
 use crate::limits;
-use crate::pace::{Pace, Rate};
+use crate::pace::{OwnerPace, Rate};
 use crate::slow_call_record::PhaseTimes;
 
 /// A call that has ended, as one part of a trace.
@@ -108,7 +108,7 @@ impl Spans {
         SpanSampler {
             ids: TraceIdSource::new(seed ^ number.rotate_left(32)),
             share: self.rule.share,
-            refused: Pace::default(),
+            refused: OwnerPace::default(),
         }
     }
 }
@@ -119,7 +119,7 @@ pub(crate) struct SpanSampler {
     ids: TraceIdSource,
     share: SampledShare,
     /// Calls that were refused before they began, and have spans.
-    refused: Pace,
+    refused: OwnerPace,
 }
 
 /// The span of a call that runs.

@@ -30,12 +30,12 @@ use crate::task::TaskNews;
 
 pub use crate::keyvalue::{database_gone, no_reader, not_read, reads_wait};
 
-/// Makes [`Call`] of the table, and brings its steps to the state machine that it holds.
+/// Makes [`ServiceCall`] of the table, and brings its steps to the state machine that it holds.
 macro_rules! services {
     ($($call:ident($state:ty): $($service:ident)|+;)*) => {
         /// A call of any method. Small, as a server holds many: what needs more than a few words is
         /// boxed.
-        pub enum Call {
+        pub enum ServiceCall {
             $(
                 #[doc = concat!("Of ", stringify!($($service),+), ".")]
                 $call($state),
@@ -46,27 +46,27 @@ macro_rules! services {
             Over,
         }
 
-        impl Call {
+        impl ServiceCall {
             /// Begins a call of `method`.
             pub fn started(
                 method: Method,
                 head: &CallHead<'_>,
                 shared: &Shared,
                 actions: &mut impl Actions,
-            ) -> Call {
+            ) -> ServiceCall {
                 if !is_served(method, shared) {
                     actions.finish(not_served(method));
-                    return Call::Over;
+                    return ServiceCall::Over;
                 }
                 if method.is_for_leader()
                     && let Some(refusal) = shared.write_refusal()
                 {
                     actions.finish(refusal);
-                    return Call::Over;
+                    return ServiceCall::Over;
                 }
                 match method.service() {
                     $($(Service::$service)|+ => {
-                        Call::$call(<$state>::started(method, head, shared, actions))
+                        ServiceCall::$call(<$state>::started(method, head, shared, actions))
                     })*
                 }
             }
@@ -76,9 +76,9 @@ macro_rules! services {
         macro_rules! step {
             ($one:expr, $of:ident => $step:expr) => {
                 match $one {
-                    $(Call::$call($of) => $step,)*
-                    Call::Refused($of) => $step,
-                    Call::Over => {}
+                    $(ServiceCall::$call($of) => $step,)*
+                    ServiceCall::Refused($of) => $step,
+                    ServiceCall::Over => {}
                 }
             };
         }
@@ -104,7 +104,7 @@ services! {
 }
 
 const _: () = assert!(
-    size_of::<Call>() <= 64,
+    size_of::<ServiceCall>() <= 64,
     "a server holds many calls: box what is large"
 );
 
@@ -120,21 +120,21 @@ fn not_served(method: Method) -> Status {
     Status::unimplemented(format!("{path} is served only with the flag --interop"))
 }
 
-impl PlanReads for Call {
+impl PlanReads for ServiceCall {
     fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
         step!(self, state => state.plan_reads(kept, plan));
     }
 
     fn reads_in_order(&self) -> bool {
         match self {
-            Call::KeyValue(state) => state.reads_in_order(),
-            Call::Tkrzw(state) => state.reads_in_order(),
+            ServiceCall::KeyValue(state) => state.reads_in_order(),
+            ServiceCall::Tkrzw(state) => state.reads_in_order(),
             _ => false,
         }
     }
 }
 
-impl<A: Actions> CallSteps<A> for Call {
+impl<A: Actions> CallSteps<A> for ServiceCall {
     #[inline]
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         step!(self, state => state.message(bytes, last, shared, actions));

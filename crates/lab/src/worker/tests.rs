@@ -1189,7 +1189,7 @@ fn a_request_that_cannot_be_sent_is_fatal() {
     };
     worker.begin(MS, window);
     let error = worker.turn(&mut fake, MS).expect_err("it cannot be sent");
-    assert!(matches!(error, RunError::BadRequest(_)), "{error:?}");
+    assert!(matches!(error, LoadRunError::BadRequest(_)), "{error:?}");
     assert_eq!(error.to_string(), "the call cannot be made: it has no path");
 }
 

@@ -1,7 +1,7 @@
 //! baidu_std: a header of 12 bytes, [`RpcMeta`], the message, and an attachment that is not
 //! compressed.
 
-use protobuf::{Reader, Value, writer};
+use protobuf::{FieldValue, Reader, writer};
 
 /// Bytes of a frame's header: `PRPC`, the length of all that follows, the length of the metadata,
 /// both unsigned in network byte order.
@@ -98,7 +98,7 @@ pub(super) fn count_proofs(meta: &[u8]) -> usize {
     let mut count = 0;
     while let Ok(Some((number, value))) = reader.next_field() {
         let is_proof = number == RpcMeta::NUMBERS.authentication_data;
-        count += usize::from(is_proof && value != Value::Bytes(&[]));
+        count += usize::from(is_proof && value != FieldValue::Bytes(&[]));
     }
     count
 }

@@ -7,7 +7,7 @@ use protobuf::writer;
 use super::calls::{self, CALLS_MAX};
 use super::{BeginError, ClientConnection};
 use crate::framed::baidu_std::compress;
-use crate::framed::{FrameHeader, Protocol, srpc};
+use crate::framed::{FramedHeader, FramedProtocol, srpc};
 use crate::grpc::{Metadata, compression, metadata};
 use crate::http2::StreamKey;
 use crate::limits;
@@ -66,7 +66,7 @@ impl ClientConnection {
         if self.calls.len() >= self.max_calls {
             return Err(BeginError::TooManyCalls);
         }
-        if self.protocol == Protocol::Srpc && !head.attachment.is_empty() {
+        if self.protocol == FramedProtocol::Srpc && !head.attachment.is_empty() {
             return Err(BeginError::NoAttachments);
         }
         if fields(head).any(|(name, _)| metadata::is_binary_key(name.as_bytes())) {
@@ -98,8 +98,8 @@ impl ClientConnection {
         let header_bytes = self.protocol.header_bytes();
         out.extend_from_slice(&[0; srpc::HEADER_BYTES][..header_bytes]);
         match self.protocol {
-            Protocol::BaiduStd => write_baidu_std_meta(call, head, new_token, out),
-            Protocol::Srpc => write_srpc_meta(head, out),
+            FramedProtocol::BaiduStd => write_baidu_std_meta(call, head, new_token, out),
+            FramedProtocol::Srpc => write_srpc_meta(head, out),
         }
         let body_start = out.len();
         let meta_bytes = body_start - start - header_bytes;
@@ -116,7 +116,7 @@ impl ClientConnection {
         if body_bytes > limits::FRAMED_REQUEST_BYTES {
             return Err(BeginError::MessageTooLarge);
         }
-        let header = FrameHeader {
+        let header = FramedHeader {
             meta_bytes,
             body_bytes,
         };
@@ -143,10 +143,10 @@ impl ClientConnection {
     }
 
     /// Returns the calls that a connection may have at once.
-    pub(super) fn bounded_calls(protocol: Protocol, max_calls: usize) -> usize {
+    pub(super) fn bounded_calls(protocol: FramedProtocol, max_calls: usize) -> usize {
         match protocol {
-            Protocol::BaiduStd => max_calls.clamp(1, CALLS_MAX),
-            Protocol::Srpc => 1,
+            FramedProtocol::BaiduStd => max_calls.clamp(1, CALLS_MAX),
+            FramedProtocol::Srpc => 1,
         }
     }
 }

@@ -10,8 +10,8 @@ use lab::diagnose::{
     ServerWatch, SystemFolders, WatchSwitch, judge_load, limits,
 };
 use lab::{
-    ConnectionMode, Distribution, Length, LoadPlan, MethodError, MethodKind, MethodName, Pace,
-    PeltonLoad, PeltonShape, PeltonWorkload, RunError, SameRequest, ValueSizes, WorkerPlan,
+    ConnectionMode, Distribution, Length, LoadPlan, LoadRunError, MethodError, MethodKind,
+    MethodName, Pace, PeltonLoad, PeltonShape, PeltonWorkload, SameRequest, ValueSizes, WorkerPlan,
     Workload,
 };
 use net::Address;
@@ -121,10 +121,12 @@ fn experiments<W: Workload>(
         ..evidence
     });
     evidence.map_err(|error| match error {
-        RunError::Connect(text) => Failure::Failed(format!("{text}; {NOT_REACHED_HINT}")),
-        RunError::BadRequest(_) => Failure::Usage(error.to_string()),
-        RunError::Stopped => Failure::Interrupted("interrupted before any call was made".into()),
-        RunError::System(_) => Failure::Failed(error.to_string()),
+        LoadRunError::Connect(text) => Failure::Failed(format!("{text}; {NOT_REACHED_HINT}")),
+        LoadRunError::BadRequest(_) => Failure::Usage(error.to_string()),
+        LoadRunError::Stopped => {
+            Failure::Interrupted("interrupted before any call was made".into())
+        }
+        LoadRunError::System(_) => Failure::Failed(error.to_string()),
     })
 }
 

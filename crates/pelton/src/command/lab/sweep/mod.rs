@@ -17,7 +17,7 @@ use lab::sweep::{
 };
 use net::Address;
 
-use self::relay::Relay;
+use self::relay::SweepRelay;
 use self::save::SaveFile;
 use super::page_file::PageFile;
 use crate::arguments::{
@@ -54,14 +54,14 @@ pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, F
     let mut results = SweepResults::new(header.axes.clone(), runs);
     let ended_early = cells.run_all(&header, &mut results, file.as_mut(), &interrupt)?;
     let has_failures = results.runs().iter().any(|run| run.figures.failures() > 0);
-    let is_broken = matches!(ended_early, Some(EarlyEnd::Broken(_)));
+    let is_broken = matches!(ended_early, Some(EarlySweepEnd::Broken(_)));
     let setting = SweepSetting {
         target: header.target,
         machine: cells.machine,
         during: shares_since(before),
         times: header.times,
         seed: header.seed,
-        ended_early: ended_early.map(EarlyEnd::text),
+        ended_early: ended_early.map(EarlySweepEnd::text),
     };
     let report = SweepReport::new(setting, results);
     // However the one goes, the other is tried: nobody may read what is printed.
@@ -76,17 +76,17 @@ pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, F
 }
 
 /// Why a sweep ended before its last run.
-enum EarlyEnd {
+enum EarlySweepEnd {
     /// Its time was over.
     Budget(String),
     /// The user ended it, or no further run could be made.
     Broken(String),
 }
 
-impl EarlyEnd {
+impl EarlySweepEnd {
     fn text(self) -> String {
         match self {
-            EarlyEnd::Budget(text) | EarlyEnd::Broken(text) => text,
+            EarlySweepEnd::Budget(text) | EarlySweepEnd::Broken(text) => text,
         }
     }
 }
@@ -195,7 +195,7 @@ impl SweptCells {
         results: &mut SweepResults,
         mut file: Option<&mut SaveFile>,
         interrupt: &Interrupt,
-    ) -> Result<Option<EarlyEnd>, Failure> {
+    ) -> Result<Option<EarlySweepEnd>, Failure> {
         let begin = Instant::now();
         let made_before = results.runs().len();
         let cells = self.axes.cells();
@@ -216,7 +216,7 @@ impl SweptCells {
             if begins_round
                 && let Some(text) = self.is_spent(begin.elapsed(), made_now, run, header.times)
             {
-                return Ok(Some(EarlyEnd::Budget(text)));
+                return Ok(Some(EarlySweepEnd::Budget(text)));
             }
             let left = header.times.total(all.saturating_sub(made)).as_secs();
             let label = self.axes.label(cell);
@@ -280,7 +280,7 @@ impl SweptCells {
         let target = self.load.0.address.clone();
         let relay = match conditions.is_empty() {
             true => None,
-            false => Some(Relay::start(&target, &conditions)?),
+            false => Some(SweepRelay::start(&target, &conditions)?),
         };
         let had_authority = self.load.0.authority.is_some();
         if let Some(relay) = &relay {
@@ -319,10 +319,10 @@ impl SweptCells {
 }
 
 /// A sweep that ends before its last run is a report of those that were made, if there are any.
-fn ended(results: &SweepResults, failure: Failure) -> Result<Option<EarlyEnd>, Failure> {
+fn ended(results: &SweepResults, failure: Failure) -> Result<Option<EarlySweepEnd>, Failure> {
     match results.runs().is_empty() {
         true => Err(failure),
-        false => Ok(Some(EarlyEnd::Broken(failure.to_string()))),
+        false => Ok(Some(EarlySweepEnd::Broken(failure.to_string()))),
     }
 }
 
