@@ -1,7 +1,7 @@
 //! Reading: one field after the other, borrowed from the input, every length checked before it is
 //! believed.
 
-use std::fmt;
+use std::borrow::Cow;
 
 use super::{FIELD_NUMBER_MAX, FIXED32, FIXED64, GROUP_END, GROUP_START, LENGTH_DELIMITED, VARINT};
 #[cfg(doc)]
@@ -9,7 +9,8 @@ use crate::limits::MERGED_PARTS_MAX;
 use crate::limits::{LIST_FIELDS_MAX, PROTOBUF_GROUP_DEPTH_MAX};
 
 /// Why a message cannot be decoded, and at which of its fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {fault}", place(self.field))]
 pub struct DecodeError {
     /// Number of the field, 0 if not even its tag could be read.
     pub field: u32,
@@ -21,28 +22,38 @@ pub struct DecodeError {
 }
 
 /// What is wrong with a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldFault {
     /// The message ends within a tag, a number, or before the length that was announced.
+    #[error("the message ends in the middle of it")]
     Truncated,
     /// A varint has more than ten bytes or more than 64 bits.
+    #[error("a variable-length number has more than 64 bits")]
     VarintTooLong,
     /// The field number is 0 or above [`FIELD_NUMBER_MAX`].
+    #[error("the field number is not between 1 and 536870911")]
     FieldNumber,
     /// The wire type is 6 or 7, which do not exist.
+    #[error("there is no such wire type")]
     UnknownWireType,
     /// A known field comes with the wire type of another kind of field.
+    #[error("its wire type is not the one of this field")]
     WrongWireType,
     /// A group ends that was not begun, or another one is still open.
+    #[error("a group ends that was not begun")]
     UnbalancedGroup,
     /// Groups are nested deeper than [`PROTOBUF_GROUP_DEPTH_MAX`].
+    #[error("groups are nested too deeply")]
     TooDeep,
     /// A string is not UTF-8.
+    #[error("the string is not UTF-8")]
     NotUtf8,
     /// A message with a repeated field comes in more than [`MERGED_PARTS_MAX`] pieces.
+    #[error("the message around it comes in too many pieces")]
     TooManyParts,
     /// The message has more fields than one of its kind may have.
+    #[error("the message has too many fields")]
     TooManyFields,
 }
 
@@ -62,33 +73,13 @@ impl From<FieldFault> for DecodeError {
     }
 }
 
-impl fmt::Display for DecodeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.field {
-            0 => write!(formatter, "a tag: {}", self.fault),
-            field => write!(formatter, "field number {field}: {}", self.fault),
-        }
+/// Returns where a field stands, in words.
+fn place(field: u32) -> Cow<'static, str> {
+    match field {
+        0 => "a tag".into(),
+        field => format!("field number {field}").into(),
     }
 }
-
-impl fmt::Display for FieldFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            FieldFault::Truncated => "the message ends in the middle of it",
-            FieldFault::VarintTooLong => "a variable-length number has more than 64 bits",
-            FieldFault::FieldNumber => "the field number is not between 1 and 536870911",
-            FieldFault::UnknownWireType => "there is no such wire type",
-            FieldFault::WrongWireType => "its wire type is not the one of this field",
-            FieldFault::UnbalancedGroup => "a group ends that was not begun",
-            FieldFault::TooDeep => "groups are nested too deeply",
-            FieldFault::NotUtf8 => "the string is not UTF-8",
-            FieldFault::TooManyParts => "the message around it comes in too many pieces",
-            FieldFault::TooManyFields => "the message has too many fields",
-        })
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 /// The value of one field as it stands on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
