@@ -145,15 +145,11 @@ impl CallerTrace {
     pub fn of(head: &Head<'_>) -> CallerTrace {
         let value = head.get_single(TRACEPARENT.as_bytes());
         let context = value.and_then(TraceContext::parse);
-        let states = head
-            .fields()
-            .filter(|(key, _)| *key == TRACESTATE.as_bytes());
-        let is_sampled = context.is_some_and(|context| context.is_sampled());
-        let state = is_sampled.then(|| TraceState::read(states.map(|(_, value)| value)));
-        CallerTrace {
-            context,
-            state: state.flatten(),
-        }
+        let state = match &context {
+            Some(context) if context.is_sampled() => trace_state(head),
+            _ => None,
+        };
+        CallerTrace { context, state }
     }
 
     fn sampled(&self) -> Option<TraceContext> {
@@ -169,6 +165,11 @@ impl CallerTrace {
             began_ns,
         })
     }
+}
+
+fn trace_state(head: &Head<'_>) -> Option<TraceState> {
+    let is_state = |(key, _): &(&[u8], &[u8])| *key == TRACESTATE.as_bytes();
+    TraceState::read(head.fields().filter(is_state).map(|(_, value)| value))
 }
 
 impl SpanSampler {
