@@ -248,11 +248,15 @@ impl SharedPool {
         let shared = &self.handle.shared;
         // What was left counts.
         with_turn(None, |turn| {
-            shared
-                .combiner
-                .serve(|driver, queue| driver.turn(queue, turn));
-        });
-        shared.with_driver(None, PoolDriver::statistics)
+            let turn = RefCell::new(turn);
+            shared.combiner.with(
+                |driver, queue| {
+                    driver.turn(queue, &mut turn.borrow_mut());
+                    driver.statistics()
+                },
+                |driver, queue| driver.turn(queue, &mut turn.borrow_mut()),
+            )
+        })
     }
 
     /// Takes no new calls from now on, in any clone. Those that run may go on for `grace`.
