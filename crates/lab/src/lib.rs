@@ -24,6 +24,7 @@ mod failure;
 mod histogram_log;
 mod keys;
 pub mod limits;
+mod load_plan;
 pub mod machine;
 mod measure;
 mod method;
@@ -53,6 +54,7 @@ mod zipf;
 pub use failure::FailureKind;
 pub use histogram_log::{HistogramLog, HistogramLogError};
 pub use keys::Distribution;
+pub use load_plan::{Length, LoadPlan};
 pub use measure::{StreamTally, Tally, Window};
 pub use method::{
     DescribedMethod, MethodError, MethodKind, MethodName, descriptors_in, descriptors_of,
@@ -63,7 +65,7 @@ pub use rate_profile::{RateProfile, RateSteps};
 pub use report::{KvstoreReport, PingTable, Report};
 pub use request::RequestTemplate;
 pub use requirement::{Requirement, RequirementError, RequirementResult};
-pub use run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
+pub use run::{LoadOutcome, LoadProgress, run};
 pub use stalls::Stalls;
 pub use stream_plan::StreamPlan;
 pub use transport::Transport;

@@ -5,58 +5,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use client::{Address, FramedProtocol, Local, LocalCounters, LocalOptions, TcpFigures};
+use client::{Local, LocalCounters, LocalOptions, TcpFigures};
 use net::{make_waits_precise, monotonic_ns, pin_thread};
 
 use crate::limits;
+use crate::load_plan::{Length, LoadPlan};
 use crate::measure::{Tally, Window};
 use crate::pacing::{Pace, time_left};
 use crate::process;
 use crate::stalls::{self, Stalls};
 use crate::worker::{ConnectionMode, LoadRunError, LoadWorker, WorkerPlan};
 use crate::workload::Workload;
-
-/// How long a run goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// So long.
-    Duration(Duration),
-    /// Until so many calls have been made.
-    Calls(u64),
-}
-
-/// A run.
-#[derive(Clone, Debug)]
-pub struct LoadPlan {
-    /// The server.
-    pub address: Address,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// What calls are made over; `None`: gRPC.
-    pub framed: Option<FramedProtocol>,
-    /// TLS of all connections; `None`: they are plain.
-    pub tls: Option<client::tls::ClientTls>,
-    /// Lets the server compress its responses.
-    pub accepts_gzip: bool,
-    /// For whom the server is to answer; `None`: the address.
-    pub authority: Option<String>,
-    /// Threads, at least one and no more than there are connections.
-    pub threads: usize,
-    /// CPUs for the threads, in turn. Empty: not pinned.
-    pub pin: Vec<usize>,
-    /// Connections of all threads together.
-    pub connections: usize,
-    /// What each worker does; `thread`, `connections` and `calls` are filled in.
-    pub worker: WorkerPlan,
-    /// Load before measuring.
-    pub warm_up: Duration,
-    /// Then measure.
-    pub length: Length,
-    /// Whether the first call that fails ends it.
-    pub stop_on_failure: bool,
-    /// Whose CPU time to count, if the server runs on this machine.
-    pub server_process: Option<u32>,
-}
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,8 +17,9 @@ use super::process_watch::{WatchSwitch, WatchedProcesses, WatchedUse, watch_proc
 use super::small_messages::lacks_cpu;
 use super::system_folders::SystemFolders;
 use super::way_verdict::{is_larger_worth_trying, is_spread_worth_trying};
+use crate::load_plan::{Length, LoadPlan};
 use crate::pacing::Pace;
-use crate::run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
+use crate::run::{LoadOutcome, LoadProgress, run};
 use crate::worker::LoadRunError;
 use crate::workload::{LargerRequests, PeltonWorkload, Workload};
 

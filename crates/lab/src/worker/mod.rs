@@ -69,6 +69,23 @@ pub struct WorkerPlan {
 }
 
 impl WorkerPlan {
+    /// So many calls at a time on connections that stay, in a closed loop, with nothing beside the
+    /// request.
+    pub fn closed(in_flight: usize) -> WorkerPlan {
+        WorkerPlan {
+            thread: (0, 1),
+            connections: 0,
+            in_flight,
+            mode: ConnectionMode::Multiplexed,
+            pace: Pace::Closed,
+            deadline_ns: None,
+            metadata: Vec::new(),
+            credentials: None,
+            calls: None,
+            seed: 1,
+        }
+    }
+
     /// Returns how long no call may end, while some are under way, until a run of a number of calls
     /// ends: calls that may take longer have their deadline.
     pub(crate) fn stall_ns(&self) -> u64 {

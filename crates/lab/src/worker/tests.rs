@@ -233,16 +233,9 @@ impl Transport for Fake {
 
 pub(crate) fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPlan {
     WorkerPlan {
-        thread: (0, 1),
         connections,
-        in_flight,
-        mode: ConnectionMode::Multiplexed,
         pace,
-        deadline_ns: None,
-        metadata: Vec::new(),
-        credentials: None,
-        calls: None,
-        seed: 1,
+        ..WorkerPlan::closed(in_flight)
     }
 }
 

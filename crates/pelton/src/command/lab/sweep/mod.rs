@@ -21,13 +21,12 @@ use self::relay::SweepRelay;
 use self::save::SaveFile;
 use super::page_file::PageFile;
 use crate::arguments::{
-    LoadArguments, LoadFormat, LoadProtocol, OutputFormat, SweepArguments, SweptLoad,
-    flags_of_sweep, is_on_command_line,
+    LoadArguments, LoadProtocol, SweepArguments, SweptLoad, flags_of_sweep, is_on_command_line,
 };
 use crate::command::load;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, note};
+use crate::output::note;
 use crate::size::Span;
 
 /// How many times the budget a sweep may take until it is ended.
@@ -66,7 +65,7 @@ pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, F
     let report = SweepReport::new(setting, results);
     // However the one goes, the other is tried: nobody may read what is printed.
     let drawn = page.write(|| report.html());
-    print(&report, arguments.load.0.format)?;
+    load::print(&report, arguments.load.0.format)?;
     drawn?;
     Ok(match is_broken || has_failures {
         _ if interrupt.is_set() => Exit::of_signal(),
@@ -430,14 +429,4 @@ fn span(time: Duration) -> Span {
     Span {
         ms: time.as_millis() as u64,
     }
-}
-
-fn print(report: &SweepReport, format: LoadFormat) -> Result<(), Failure> {
-    let mut output = Output::new(OutputFormat::Text);
-    match format {
-        LoadFormat::Text => output.line(&report.text())?,
-        LoadFormat::Csv => output.line(report.csv().trim_end())?,
-        LoadFormat::Json => output.object(report.fields())?,
-    }
-    output.end()
 }
