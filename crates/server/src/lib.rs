@@ -564,8 +564,8 @@ impl ServerParts {
             ),
             settings: Arc::new(LoopSettings {
                 http2,
-                about_body: greeting(&config.server).into(),
-                about: greeting(&config.server),
+                about_body: greeting(&config.server, &shared.settings).into(),
+                about: greeting(&config.server, &shared.settings),
                 drain_ms: config.loops.drain_ms,
                 log: config.log,
                 time_calls: config.time_calls,

@@ -22,9 +22,10 @@ use crate::health::HealthCall;
 use crate::http::HttpCall;
 use crate::interop::InteropCall;
 use crate::keyvalue::KeyValueCall;
-use crate::method::{Method, Service};
+use crate::method::{Method, Service, served_in_order};
 use crate::reflection::ReflectionCall;
 use crate::replication::ReplicationCall;
+use crate::settings::ServiceSettings;
 use crate::status::Status;
 use crate::task::TaskNews;
 
@@ -196,17 +197,45 @@ impl<A: Actions> CallSteps<A> for ServiceCall {
 }
 
 /// Returns what `GET /` says: name and version, and what is served.
-pub fn greeting(server: &ServerInfo) -> String {
+pub fn greeting(server: &ServerInfo, settings: &ServiceSettings) -> String {
     let ServerInfo { name, version } = server;
+    let services: String = (served_in_order(settings.interop).iter())
+        .map(|service| format!("  {service}\n"))
+        .collect();
     format!(
         "{name} {version}: a key-value and blob server over gRPC.\n\
-         This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, \
-         grpc.health.v1.Health, server reflection,\n\
-         io.grpc.KeyValueService, messaging.GuploadService, Ydb.Debug.V1.DebugService, \
-         example.EchoService, BenchmarkPB and tkrzw_rpc.DBMService over HTTP/2,\n\
-         and their unary methods over baidu_std and SRPC, with TLS or without. Try: pelton \
-         status\n\
+         This port serves over HTTP/2, with TLS or without:\n\
+         {services}\
+         and their unary methods over baidu_std and SRPC. Try: pelton status\n\
          Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl \
          --http2-prior-knowledge\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::served;
+
+    #[test]
+    fn the_greeting_names_each_service_that_is_served() {
+        let server = ServerInfo {
+            name: "pelton",
+            version: "1",
+        };
+        for interop in [false, true] {
+            let settings = ServiceSettings {
+                interop,
+                ..ServiceSettings::default()
+            };
+            let text = greeting(&server, &settings);
+            let named = text.lines().filter_map(|line| line.strip_prefix("  "));
+            let mut named: Vec<&str> = named.collect();
+            assert_eq!(named[0], "pelton.v1.KeyValue");
+            named.sort_unstable();
+            let mut served: Vec<&str> = served(interop).collect();
+            served.sort_unstable();
+            assert_eq!(named, served);
+        }
+    }
 }
