@@ -1,5 +1,11 @@
 //! Writing: each function appends one field. None of them leaves out defaults by itself except
 //! those that say so.
+//!
+//! A message is written by its description, [`message!`](crate::message!). These functions are for
+//! what that cannot do, and take their numbers from the description: elements of a list that are
+//! written as they are found, a large value that follows without being copied, so that only its
+//! head is written, bytes where the description has text, and bytes that are the same in each
+//! message.
 
 use super::{FIELD_NUMBER_MAX, FIXED32, FIXED64, LENGTH_DELIMITED, VARINT};
 

@@ -232,6 +232,7 @@ impl DescriptorFiles {
             return Err(ReflectionError::Said("its descriptors are too many".into()));
         }
         self.wanted.extend(descriptor.dependency);
+        // A `FileDescriptorSet` is its files as field 1, each behind the last.
         writer::bytes_always(&mut self.set, 1, file);
         Ok(())
     }

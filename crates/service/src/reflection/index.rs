@@ -1,7 +1,8 @@
 //! Finds the file that declares something, in a serialized `google.protobuf.FileDescriptorSet`.
 //!
 //! Field numbers are those of `google/protobuf/descriptor.proto`. Whatever is not needed for
-//! finding is passed over.
+//! finding is passed over. The messages are not described by `protobuf::message!`, since what is
+//! done for each is the same: its name is field 1, and names stand in some of its fields.
 
 use std::collections::BTreeMap;
 

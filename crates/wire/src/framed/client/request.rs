@@ -6,7 +6,7 @@ use protobuf::writer;
 
 use super::calls::{self, CALLS_MAX};
 use super::{BeginError, ClientConnection};
-use crate::framed::baidu_std::compress;
+use crate::framed::baidu_std::{self, compress};
 use crate::framed::{FramedHeader, FramedProtocol, srpc};
 use crate::grpc::{Metadata, compression, metadata};
 use crate::http2::StreamKey;
@@ -151,40 +151,41 @@ impl ClientConnection {
     }
 }
 
-/// As brpc's own client writes them, whatever stands for nothing included.
+/// As brpc's own client writes them, whatever stands for nothing included. The fields of the user
+/// are written one by one: their values need not be text.
 fn write_baidu_std_meta(
     call: StreamKey,
     head: &FramedCallHead<'_>,
     new_token: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) {
-    writer::message(out, 1, |out| {
-        writer::bytes_always(out, 1, head.service.as_bytes());
-        writer::bytes_always(out, 2, head.method.as_bytes());
-        // log_id
-        writer::uint64_always(out, 3, 0);
-        if let Some(timeout_ns) = head.timeout_ns {
-            writer::uint64_always(out, 8, timeout_ms(timeout_ns));
-        }
-    });
-    let compress_type = if head.gzip {
-        compress::GZIP
-    } else {
-        compress::NONE
+    let compress_type = match head.gzip {
+        true => compress::GZIP,
+        false => compress::NONE,
     };
-    writer::uint64_always(out, 3, compress_type as u64);
-    writer::uint64_always(out, 4, calls::correlation_id(call).cast_unsigned());
-    if !head.attachment.is_empty() {
-        writer::uint64_always(out, 5, head.attachment.len() as u64);
-    }
-    if let Some(token) = new_token {
-        writer::bytes_always(out, 7, token);
-    }
+    // It is shorter than a frame, of which the bound is checked.
+    let attachment_size = i32::try_from(head.attachment.len()).unwrap_or(i32::MAX);
+    let meta = baidu_std::RpcMeta {
+        request: Some(baidu_std::RpcRequestMeta {
+            service_name: head.service,
+            method_name: head.method,
+            log_id: Some(0),
+            timeout_ms: head.timeout_ns.map(timeout_ms),
+            ..baidu_std::RpcRequestMeta::default()
+        }),
+        compress_type: Some(compress_type),
+        correlation_id: Some(calls::correlation_id(call)),
+        attachment_size: (attachment_size > 0).then_some(attachment_size),
+        authentication_data: new_token,
+        ..baidu_std::RpcMeta::default()
+    };
+    meta.encode(out);
     let others = fields(head).filter(|(name, _)| name.as_bytes() != AUTHORIZATION);
     for (name, value) in others {
-        writer::message(out, 9, |out| {
-            writer::bytes_always(out, 1, name.as_bytes());
-            writer::bytes_always(out, 2, value);
+        let numbers = baidu_std::UserField::NUMBERS;
+        writer::message(out, baidu_std::RpcMeta::NUMBERS.user_fields, |out| {
+            writer::bytes_always(out, numbers.key, name.as_bytes());
+            writer::bytes_always(out, numbers.value, value);
         });
     }
     // content_type: 0, checksum_type: 0, and an empty checksum_value.
@@ -198,24 +199,29 @@ fn fields<'a>(head: &FramedCallHead<'a>) -> impl Iterator<Item = (&'a str, &'a [
 }
 
 /// Returns whole milliseconds, none of which is lost.
-fn timeout_ms(timeout_ns: u64) -> u64 {
-    timeout_ns.div_ceil(1_000_000).clamp(1, i32::MAX as u64)
+fn timeout_ms(timeout_ns: u64) -> i32 {
+    let timeout_ms = timeout_ns.div_ceil(1_000_000).max(1);
+    i32::try_from(timeout_ms).unwrap_or(i32::MAX)
 }
 
-/// As SRPC's own client writes them.
+/// As SRPC's own client writes them, the metadata one by one.
 fn write_srpc_meta(head: &FramedCallHead<'_>, out: &mut Vec<u8>) {
-    writer::message(out, 1, |out| {
-        writer::bytes_always(out, 1, head.service.as_bytes());
-        writer::bytes_always(out, 2, head.method.as_bytes());
-    });
-    if head.gzip {
-        writer::uint64_always(out, 4, compress::GZIP as u64);
-    }
-    writer::uint64_always(out, 7, srpc::DATA_PROTOBUF as u64);
+    let meta = srpc::RpcMeta {
+        request: Some(srpc::RpcRequestMeta {
+            service_name: head.service,
+            method_name: head.method,
+            ..srpc::RpcRequestMeta::default()
+        }),
+        compress_type: head.gzip.then_some(compress::GZIP),
+        data_type: Some(srpc::DATA_PROTOBUF),
+        ..srpc::RpcMeta::default()
+    };
+    meta.encode(out);
     for (name, value) in fields(head) {
-        writer::message(out, 8, |out| {
-            writer::bytes_always(out, 1, name.as_bytes());
-            writer::bytes_always(out, 3, value);
+        let numbers = srpc::TransInfo::NUMBERS;
+        writer::message(out, srpc::RpcMeta::NUMBERS.trans_info, |out| {
+            writer::bytes_always(out, numbers.key, name.as_bytes());
+            writer::bytes_always(out, numbers.str_value, value);
         });
     }
 }
