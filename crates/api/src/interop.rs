@@ -148,4 +148,32 @@ protobuf::message! {
         /// The value.
         2 value: double,
     }
+
+    /// A load report as it comes back: `crates/api/proto`.
+    pub struct OrcaLoadReport<'a> = "xds.data.orca.v3.OrcaLoadReport" {
+        /// The field `cpu_utilization`.
+        1 cpu_utilization: double,
+        /// The field `mem_utilization`.
+        2 mem_utilization: double,
+        /// The field `request_cost`.
+        4 request_cost: repeated message OrcaCostEntry<'a>,
+        /// The field `utilization`.
+        5 utilization: repeated message OrcaUtilizationEntry<'a>,
+    }
+
+    /// An entry of a map.
+    pub struct OrcaCostEntry<'a> = "xds.data.orca.v3.OrcaLoadReport.RequestCostEntry" {
+        /// The key.
+        1 key: string,
+        /// The value.
+        2 value: double,
+    }
+
+    /// An entry of a map.
+    pub struct OrcaUtilizationEntry<'a> = "xds.data.orca.v3.OrcaLoadReport.UtilizationEntry" {
+        /// The key.
+        1 key: string,
+        /// The value.
+        2 value: double,
+    }
 }

@@ -22,6 +22,7 @@ pub mod agent;
 pub mod blob;
 pub mod brpc_echo;
 pub mod echo;
+pub mod error_details;
 pub mod gupload;
 pub mod health;
 pub mod interop;

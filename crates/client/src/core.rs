@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use wire::grpc::{Code, Metadata, Status};
 use wire::{
-    Cause, CloseReason, Connection, ErrorCode, Event, RequestHead, SharedBytes, StreamKey,
+    CancelCause, CloseReason, Connection, ErrorCode, Event, RequestHead, SharedBytes, StreamKey,
     StreamOpenError,
 };
 
@@ -410,28 +410,28 @@ impl Core {
         })
     }
 
-    fn cancelled(&self, call: StreamKey, cause: Cause) -> CallEventKind {
+    fn cancelled(&self, call: StreamKey, cause: CancelCause) -> CallEventKind {
         let reason = match cause {
-            Cause::Refused => return CallEventKind::NotBegun,
-            Cause::Reset(code) => return self.ended(call, reset_status(code)),
-            Cause::RefusedLate => "the server refused the call after it had begun to answer",
-            Cause::ConnectionClosed => {
+            CancelCause::Refused => return CallEventKind::NotBegun,
+            CancelCause::Reset(code) => return self.ended(call, reset_status(code)),
+            CancelCause::RefusedLate => "the server refused the call after it had begun to answer",
+            CancelCause::ConnectionClosed => {
                 let reason = self
                     .close_reason()
                     .map_or_else(|| "it was closed".into(), describe);
                 return CallEventKind::Lost { reason };
             }
-            Cause::MessageTooLarge => return CallEventKind::AnswerTooLarge,
-            Cause::MessageTooDense => {
+            CancelCause::MessageTooLarge => return CallEventKind::AnswerTooLarge,
+            CancelCause::MessageTooDense => {
                 "messages become too many times what was sent when they are decompressed"
             }
-            Cause::NoMemory => "there is no memory for more of its messages",
-            Cause::TooMuchUnfinished => "too many bytes of unfinished messages wait",
-            Cause::UnknownEncoding => "it is compressed in a way that was not offered",
-            Cause::BadMessage | Cause::DamagedRequest => {
+            CancelCause::NoMemory => "there is no memory for more of its messages",
+            CancelCause::TooMuchUnfinished => "too many bytes of unfinished messages wait",
+            CancelCause::UnknownEncoding => "it is compressed in a way that was not offered",
+            CancelCause::BadMessage | CancelCause::DamagedRequest => {
                 "its bytes are not gRPC messages, or not the gzip that they claim to be"
             }
-            Cause::Violation(_) => {
+            CancelCause::Violation(_) => {
                 let rule = self.connection.status().message();
                 let reason = format!("it breaks the rules of HTTP/2: {rule}").into();
                 return CallEventKind::BadAnswer { reason };

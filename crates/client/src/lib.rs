@@ -79,7 +79,7 @@ pub use shared_pool::{
     PoolStream, PoolStreamControl, PoolStreamReceiver, PoolStreamSender, SharedPool, UnaryFuture,
 };
 pub use taken_at_once::TakenAtOnce;
-pub use wire::framed::{FramedStatus, Protocol as FramedProtocol, StatusMeaning};
+pub use wire::framed::{FramedProtocol, FramedStatus, StatusMeaning};
 pub use wire::grpc::{Code, Metadata, MetadataError, Status};
 pub use wire::{SharedBytes, StreamKey};
 

@@ -69,7 +69,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, Thread};
 
 use deferral::Deferral;
-use protocol::{CallPhase, Combiner, Follower, Leadership};
+use protocol::{CallFollower, CallPhase, Combiner, Leadership};
 use sync::{SubmissionQueue, lock};
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
@@ -204,7 +204,7 @@ struct Caller {
     thread: Thread,
 }
 
-impl Follower for Caller {
+impl CallFollower for Caller {
     fn phase(&self) -> &CallPhase {
         &self.phase
     }

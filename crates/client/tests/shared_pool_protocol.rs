@@ -11,14 +11,14 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use protocol::{CallPhase, Combiner, Follower, Leadership};
+use protocol::{CallFollower, CallPhase, Combiner, Leadership};
 
 struct Waiting {
     phase: CallPhase,
     thread: Thread,
 }
 
-impl Follower for Waiting {
+impl CallFollower for Waiting {
     fn phase(&self) -> &CallPhase {
         &self.phase
     }

@@ -24,6 +24,7 @@ mod failure;
 mod histogram_log;
 mod keys;
 pub mod limits;
+mod load_plan;
 pub mod machine;
 mod measure;
 mod method;
@@ -53,6 +54,7 @@ mod zipf;
 pub use failure::FailureKind;
 pub use histogram_log::{HistogramLog, HistogramLogError};
 pub use keys::Distribution;
+pub use load_plan::{Length, LoadPlan};
 pub use measure::{StreamTally, Tally, Window};
 pub use method::{
     DescribedMethod, MethodError, MethodKind, MethodName, descriptors_in, descriptors_of,
@@ -63,17 +65,19 @@ pub use rate_profile::{RateProfile, RateSteps};
 pub use report::{KvstoreReport, PingTable, Report};
 pub use request::RequestTemplate;
 pub use requirement::{Requirement, RequirementError, RequirementResult};
-pub use run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
+pub use run::{LoadOutcome, LoadProgress, run};
 pub use stalls::Stalls;
 pub use stream_plan::StreamPlan;
 pub use transport::Transport;
 pub use upload::{
-    UploadFailure, UploadOutcome, UploadPlan, UploadReport, UploadRunError, UploadTimes, UploadWay,
-    run_uploads,
+    UploadFailure, UploadPlan, UploadReport, UploadRunError, UploadRunOutcome, UploadTimes,
+    UploadWay, run_uploads,
 };
 pub use values::ValueSizes;
 pub use verdict::Verdict;
-pub use worker::{ConnectionMode, LoadWorker, MetadataField, MetadataValue, RunError, WorkerPlan};
+pub use worker::{
+    ConnectionMode, LoadRunError, LoadWorker, MetadataField, MetadataValue, WorkerPlan,
+};
 pub use workload::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, MethodRequests, Mix,
     MixError, MixOperation, PeltonLoad, PeltonShape, PeltonWorkload, Ping, RequestOrder,

@@ -86,14 +86,14 @@ impl fmt::Display for RateProfile {
 
 /// A stretch of time in which the rate changes evenly, or not at all.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct RateStretch {
     from_ns: u64,
     length_s: f64,
     from_rate: f64,
     to_rate: f64,
 }
 
-impl Stretch {
+impl RateStretch {
     fn calls(&self) -> f64 {
         (self.from_rate + self.to_rate) / 2.0 * self.length_s
     }
@@ -116,7 +116,7 @@ impl Stretch {
 /// The moments at which the calls of a rate that changes come due.
 #[derive(Clone, Debug)]
 pub(crate) struct ProfileMoments {
-    stretches: Vec<Stretch>,
+    stretches: Vec<RateStretch>,
     /// The stretch of the last moment.
     current: usize,
     /// Calls of all stretches before it.
@@ -129,7 +129,7 @@ impl ProfileMoments {
         let (from_ns, until_ns) = window;
         let parts = profile.parts();
         let first = parts.first().map_or(0.0, |(from, _)| *from);
-        let mut stretches = vec![Stretch {
+        let mut stretches = vec![RateStretch {
             from_ns: begin_ns,
             length_s: from_ns.saturating_sub(begin_ns) as f64 / 1e9,
             from_rate: first,
@@ -141,7 +141,7 @@ impl ProfileMoments {
             |part: usize| from_ns + (u128::from(length_ns) * part as u128 / count) as u64;
         for (part, (from_rate, to_rate)) in parts.into_iter().enumerate() {
             let from_ns = bound_ns(part);
-            stretches.push(Stretch {
+            stretches.push(RateStretch {
                 from_ns,
                 length_s: (bound_ns(part + 1) - from_ns) as f64 / 1e9,
                 from_rate,

@@ -12,7 +12,7 @@ use crate::limits;
 pub struct Requirement {
     text: String,
     figure: RequiredFigure,
-    comparison: Comparison,
+    comparison: RequirementOperator,
     /// In the figure's own unit: nanoseconds, calls a second, a share or a number of calls.
     bound: f64,
 }
@@ -30,7 +30,7 @@ enum RequiredFigure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum RequirementOperator {
     Below,
     AtMost,
     Above,
@@ -83,7 +83,10 @@ impl FromStr for Requirement {
             reason,
         };
         let (figure, comparison, bound) = split(text).ok_or_else(|| error(FORMS))?;
-        let wants_less = matches!(comparison, Comparison::Below | Comparison::AtMost);
+        let wants_less = matches!(
+            comparison,
+            RequirementOperator::Below | RequirementOperator::AtMost
+        );
         let (figure, bound) = match figure {
             "rate" => (RequiredFigure::Rate, read_rate(bound).ok_or(NO_RATE)),
             "errors" => match bound.strip_suffix('%') {
@@ -113,14 +116,14 @@ impl FromStr for Requirement {
 }
 
 /// The three parts of a requirement.
-fn split(text: &str) -> Option<(&str, Comparison, &str)> {
+fn split(text: &str) -> Option<(&str, RequirementOperator, &str)> {
     let at = text.find(['<', '>'])?;
     let (figure, rest) = text.split_at(at);
     let forms = [
-        ("<=", Comparison::AtMost),
-        (">=", Comparison::AtLeast),
-        ("<", Comparison::Below),
-        (">", Comparison::Above),
+        ("<=", RequirementOperator::AtMost),
+        (">=", RequirementOperator::AtLeast),
+        ("<", RequirementOperator::Below),
+        (">", RequirementOperator::Above),
     ];
     let mut found = forms.iter().filter_map(|(sign, comparison)| {
         let bound = rest.strip_prefix(sign)?;
@@ -200,10 +203,10 @@ impl RequirementResult {
         let bound = self.requirement.bound;
         self.measured
             .is_some_and(|measured| match self.requirement.comparison {
-                Comparison::Below => measured < bound,
-                Comparison::AtMost => measured <= bound,
-                Comparison::Above => measured > bound,
-                Comparison::AtLeast => measured >= bound,
+                RequirementOperator::Below => measured < bound,
+                RequirementOperator::AtMost => measured <= bound,
+                RequirementOperator::Above => measured > bound,
+                RequirementOperator::AtLeast => measured >= bound,
             })
     }
 }

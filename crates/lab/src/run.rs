@@ -5,58 +5,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use client::{Address, FramedProtocol, Local, LocalCounters, LocalOptions, TcpFigures};
+use client::{Local, LocalCounters, LocalOptions, TcpFigures};
 use net::{make_waits_precise, monotonic_ns, pin_thread};
 
 use crate::limits;
+use crate::load_plan::{Length, LoadPlan};
 use crate::measure::{Tally, Window};
 use crate::pacing::{Pace, time_left};
 use crate::process;
 use crate::stalls::{self, Stalls};
-use crate::worker::{ConnectionMode, LoadWorker, RunError, WorkerPlan};
+use crate::worker::{ConnectionMode, LoadRunError, LoadWorker, WorkerPlan};
 use crate::workload::Workload;
-
-/// How long a run goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// So long.
-    Duration(Duration),
-    /// Until so many calls have been made.
-    Calls(u64),
-}
-
-/// A run.
-#[derive(Clone, Debug)]
-pub struct LoadPlan {
-    /// The server.
-    pub address: Address,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// What calls are made over; `None`: gRPC.
-    pub framed: Option<FramedProtocol>,
-    /// TLS of all connections; `None`: they are plain.
-    pub tls: Option<client::tls::ClientTls>,
-    /// Lets the server compress its responses.
-    pub accepts_gzip: bool,
-    /// For whom the server is to answer; `None`: the address.
-    pub authority: Option<String>,
-    /// Threads, at least one and no more than there are connections.
-    pub threads: usize,
-    /// CPUs for the threads, in turn. Empty: not pinned.
-    pub pin: Vec<usize>,
-    /// Connections of all threads together.
-    pub connections: usize,
-    /// What each worker does; `thread`, `connections` and `calls` are filled in.
-    pub worker: WorkerPlan,
-    /// Load before measuring.
-    pub warm_up: Duration,
-    /// Then measure.
-    pub length: Length,
-    /// Whether the first call that fails ends it.
-    pub stop_on_failure: bool,
-    /// Whose CPU time to count, if the server runs on this machine.
-    pub server_process: Option<u32>,
-}
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +60,7 @@ pub struct LoadOutcome {
 }
 
 /// What threads share.
-struct Shared {
+struct RunShared {
     stop: AtomicBool,
     /// Nothing more is measured.
     is_over: AtomicBool,
@@ -133,8 +92,8 @@ pub fn run<W: Workload>(
     plan: &LoadPlan,
     make: impl Fn(usize) -> W + Sync,
     show: &mut dyn FnMut(&LoadProgress) -> bool,
-) -> Result<LoadOutcome, RunError> {
-    let shared = Shared {
+) -> Result<LoadOutcome, LoadRunError> {
+    let shared = RunShared {
         stop: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
         ended: AtomicU64::new(0),
@@ -156,7 +115,7 @@ pub fn run<W: Workload>(
                 outcome
             });
             // The threads that were started end when `starts` goes.
-            let no_thread = |error| RunError::System(format!("cannot start a thread: {error}"));
+            let no_thread = |error| LoadRunError::System(format!("cannot start a thread: {error}"));
             threads.push(spawned.map_err(no_thread)?);
         }
         drop(ready);
@@ -193,7 +152,7 @@ pub fn run<W: Workload>(
 fn await_connections(
     plan: &LoadPlan,
     readies: &Receiver<()>,
-    shared: &Shared,
+    shared: &RunShared,
     show: &mut dyn FnMut(&LoadProgress) -> bool,
 ) -> bool {
     let begun_ns = monotonic_ns();
@@ -218,19 +177,24 @@ fn await_connections(
 }
 
 /// Returns the error of the first thread that did not end only because of another one.
-fn first_own_error(threads: Vec<ScopedJoinHandle<'_, Result<ThreadResult, RunError>>>) -> RunError {
+fn first_own_error(
+    threads: Vec<ScopedJoinHandle<'_, Result<ThreadResult, LoadRunError>>>,
+) -> LoadRunError {
     let errors = threads.into_iter().filter_map(|thread| join(thread).err());
-    let errors: Vec<RunError> = errors.collect();
-    let own = |error: &RunError| !matches!(error, RunError::Stopped);
-    errors.into_iter().find(own).unwrap_or(RunError::Stopped)
+    let errors: Vec<LoadRunError> = errors.collect();
+    let own = |error: &LoadRunError| !matches!(error, LoadRunError::Stopped);
+    errors
+        .into_iter()
+        .find(own)
+        .unwrap_or(LoadRunError::Stopped)
 }
 
 fn join(
-    thread: ScopedJoinHandle<'_, Result<ThreadResult, RunError>>,
-) -> Result<ThreadResult, RunError> {
+    thread: ScopedJoinHandle<'_, Result<ThreadResult, LoadRunError>>,
+) -> Result<ThreadResult, LoadRunError> {
     let joined = thread.join();
     joined.unwrap_or_else(|_| {
-        Err(RunError::System(
+        Err(LoadRunError::System(
             "a thread of the generator has panicked".into(),
         ))
     })
@@ -272,10 +236,10 @@ impl Meter {
 fn conduct(
     plan: &LoadPlan,
     timeline: Timeline,
-    threads: Vec<ScopedJoinHandle<'_, Result<ThreadResult, RunError>>>,
-    shared: &Shared,
+    threads: Vec<ScopedJoinHandle<'_, Result<ThreadResult, LoadRunError>>>,
+    shared: &RunShared,
     show: &mut dyn FnMut(&LoadProgress) -> bool,
-) -> Result<LoadOutcome, RunError> {
+) -> Result<LoadOutcome, LoadRunError> {
     let Window { from_ns, until_ns } = timeline.window;
     let mut was_stopped = false;
     let mut wait_until = |until_ns: u64, is_measuring: bool| {
@@ -374,12 +338,12 @@ fn run_thread<W: Workload>(
     make: &(impl Fn(usize) -> W + Sync),
     ready: &Sender<()>,
     started: &Receiver<Timeline>,
-    shared: &Shared,
-) -> Result<ThreadResult, RunError> {
+    shared: &RunShared,
+) -> Result<ThreadResult, LoadRunError> {
     if !plan.pin.is_empty() {
         let cpu = plan.pin[index % plan.pin.len()];
         let refused =
-            |error| RunError::System(format!("cannot pin a thread to CPU {cpu}: {error}"));
+            |error| LoadRunError::System(format!("cannot pin a thread to CPU {cpu}: {error}"));
         pin_thread(cpu).map_err(refused)?;
     }
     make_waits_precise();
@@ -389,7 +353,7 @@ fn run_thread<W: Workload>(
     let give_up_ns = monotonic_ns().saturating_add(timeout.as_nanos() as u64);
     while !turning.worker.is_connected()? {
         if shared.stop.load(Relaxed) {
-            return Err(RunError::Stopped);
+            return Err(LoadRunError::Stopped);
         }
         if monotonic_ns() >= give_up_ns {
             return Err(turning.connect_timed_out(plan, index));
@@ -406,7 +370,7 @@ impl<W: Workload> Turning<W> {
         plan: &LoadPlan,
         index: usize,
         make: &(impl Fn(usize) -> W + Sync),
-    ) -> Result<Turning<W>, RunError> {
+    ) -> Result<Turning<W>, LoadRunError> {
         let worker_plan = WorkerPlan {
             thread: (index, plan.threads),
             connections: share(plan.connections as u64, index, plan.threads) as usize,
@@ -429,7 +393,7 @@ impl<W: Workload> Turning<W> {
         if plan.framed.is_some() && plan.worker.mode != ConnectionMode::Multiplexed {
             options.max_calls_per_channel = 1;
         }
-        let connect = |error: client::ConnectError| RunError::Connect(error.to_string());
+        let connect = |error: client::ConnectError| LoadRunError::Connect(error.to_string());
         let mut local = Local::new(&plan.address, options).map_err(connect)?;
         let mut worker = LoadWorker::new(worker_plan, make(index));
         worker.connect(&mut local, monotonic_ns());
@@ -437,13 +401,13 @@ impl<W: Workload> Turning<W> {
     }
 
     /// Returns the error for connections that were not all open in time.
-    fn connect_timed_out(&self, plan: &LoadPlan, index: usize) -> RunError {
+    fn connect_timed_out(&self, plan: &LoadPlan, index: usize) -> LoadRunError {
         let open = self.worker.open_connections();
         if open == 0 {
             let address = plan.address.clone();
-            return RunError::Connect(client::ConnectError::TimedOut { address }.to_string());
+            return LoadRunError::Connect(client::ConnectError::TimedOut { address }.to_string());
         }
-        RunError::Connect(format!(
+        LoadRunError::Connect(format!(
             "cannot connect to {}: {open} of {} connections of this thread were open after {:.1} \
              s, the --timeout",
             plan.address,
@@ -453,12 +417,12 @@ impl<W: Workload> Turning<W> {
     }
 
     /// Keeps the connections alive until the run begins.
-    fn await_start(&mut self, started: &Receiver<Timeline>) -> Result<Timeline, RunError> {
+    fn await_start(&mut self, started: &Receiver<Timeline>) -> Result<Timeline, LoadRunError> {
         loop {
             match started.recv_timeout(Duration::from_millis(1)) {
                 Ok(timeline) => return Ok(timeline),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(RunError::Stopped);
+                    return Err(LoadRunError::Stopped);
                 }
                 Err(RecvTimeoutError::Timeout) => self.turn(Some(0))?,
             }
@@ -466,7 +430,7 @@ impl<W: Workload> Turning<W> {
     }
 
     /// One turn; waits at most `most_ns`.
-    fn turn(&mut self, most_ns: Option<u64>) -> Result<(), RunError> {
+    fn turn(&mut self, most_ns: Option<u64>) -> Result<(), LoadRunError> {
         let now_ns = monotonic_ns();
         self.worker.turn(&mut self.local, now_ns)?;
         self.local.flush(now_ns);
@@ -474,7 +438,8 @@ impl<W: Workload> Turning<W> {
         let left_ns = due_ns.map(|due_ns| due_ns.saturating_sub(monotonic_ns()));
         let wait_ns = [left_ns, most_ns].into_iter().flatten().min();
         let waited = self.local.wait(wait_ns, now_ns);
-        waited.map_err(|error| RunError::System(format!("cannot wait for sockets: {error}")))?;
+        waited
+            .map_err(|error| LoadRunError::System(format!("cannot wait for sockets: {error}")))?;
         // One reading of the clock for all that came together: it is the moment at which we could
         // have looked.
         let now_ns = monotonic_ns();
@@ -490,8 +455,8 @@ impl<W: Workload> Turning<W> {
         mut self,
         plan: &LoadPlan,
         timeline: Timeline,
-        shared: &Shared,
-    ) -> Result<ThreadResult, RunError> {
+        shared: &RunShared,
+    ) -> Result<ThreadResult, LoadRunError> {
         let window = timeline.window;
         let counted_before = self.local.counters(monotonic_ns());
         let tcp_before = self.tcp();

@@ -15,7 +15,7 @@ use lab::diagnose::{
     LoadSubject, SystemFolders, judge_load,
 };
 use lab::tap::Conditions;
-use lab::{RunError, SameRequest};
+use lab::{LoadRunError, SameRequest};
 
 fn subject(server: &Server) -> LoadSubject {
     LoadSubject {
@@ -34,7 +34,7 @@ fn subject(server: &Server) -> LoadSubject {
 fn measured(
     subject: &LoadSubject,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<LoadEvidence, RunError> {
+) -> Result<LoadEvidence, LoadRunError> {
     measured_with(subject, is_stopped, &mut |_| {})
 }
 
@@ -43,7 +43,7 @@ fn measured_with(
     subject: &LoadSubject,
     is_stopped: &dyn Fn() -> bool,
     show: &mut dyn FnMut(&LoadPoint),
-) -> Result<LoadEvidence, RunError> {
+) -> Result<LoadEvidence, LoadRunError> {
     let folders = SystemFolders::default();
     let request = SameRequest::new("/t.T/Echo".into(), b"ping".to_vec());
     LoadDiagnosis::new(subject, &folders, is_stopped).run(|| request.clone(), show)

@@ -12,7 +12,8 @@ use std::time::Duration;
 use client::{FramedProtocol, FramedStatus};
 use common::{Server, plan};
 use lab::{
-    ConnectionMode, FailureKind, Length, LoadOutcome, LoadPlan, Report, RunError, SameRequest, run,
+    ConnectionMode, FailureKind, Length, LoadOutcome, LoadPlan, LoadRunError, Report, SameRequest,
+    run,
 };
 use wire::framed::ServerConnection;
 use wire::grpc::{Code, Status};
@@ -307,7 +308,10 @@ fn a_server_of_another_protocol_ends_the_run_at_its_first_response() {
                 plan.connections = 3;
                 let error = run(&plan, |_| echo(), &mut |_| true).expect_err(says);
                 let text = error.to_string();
-                assert!(matches!(error, RunError::Connect(_)), "{mode:?}: {text}");
+                assert!(
+                    matches!(error, LoadRunError::Connect(_)),
+                    "{mode:?}: {text}"
+                );
                 let is_named = text.ends_with(says) || text.contains(&format!("{says}, "));
                 assert!(is_named, "{mode:?}: {text}");
                 assert!(server.connections.load(SeqCst) <= 3, "none is made again");
@@ -354,5 +358,5 @@ fn a_server_that_is_not_there_is_told() {
     plan.address = address.parse().expect("an address of the system is valid");
     plan.connect_timeout = Duration::from_secs(5);
     let error = run(&plan, |_| echo(), &mut |_| true).expect_err("nobody listens");
-    assert!(matches!(error, RunError::Connect(_)), "{error}");
+    assert!(matches!(error, LoadRunError::Connect(_)), "{error}");
 }

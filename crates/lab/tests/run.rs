@@ -14,8 +14,8 @@ use client::Code;
 use common::{Gate, Reply, Script, Server, TIMEOUT, plan};
 use lab::{
     Arrivals, ConnectionMode, FailureKind, Length, LoadOutcome, LoadPlan, LoadProgress,
-    MetadataField, MetadataValue, Pace, Report, RunError, SameRequest, Tally, Verdict, Workload,
-    process_cpu_ns, run,
+    LoadRunError, MetadataField, MetadataValue, Pace, Report, SameRequest, Tally, Verdict,
+    Workload, process_cpu_ns, run,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -671,7 +671,7 @@ fn an_open_loop_without_a_success_is_void() {
 
 // --- runs that cannot be made
 
-fn error(plan: &LoadPlan) -> RunError {
+fn error(plan: &LoadPlan) -> LoadRunError {
     run(plan, |_| echo(), &mut |_| true).expect_err("there can be no run")
 }
 
@@ -681,7 +681,7 @@ fn a_server_that_is_not_there_is_told() {
     plan.threads = 2;
     plan.connections = 2;
     let error = error(&plan);
-    assert!(matches!(error, RunError::Connect(_)), "{error:?}");
+    assert!(matches!(error, LoadRunError::Connect(_)), "{error:?}");
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
 }
 
@@ -712,7 +712,10 @@ fn the_thread_that_failed_says_why() {
             echo()
         };
         let error = run(&plan, make, &mut |_| true).expect_err("one has no connection");
-        assert!(matches!(error, RunError::Connect(_)), "{bad}: {error:?}");
+        assert!(
+            matches!(error, LoadRunError::Connect(_)),
+            "{bad}: {error:?}"
+        );
         assert_eq!(
             server.messages(),
             0,
@@ -746,7 +749,7 @@ fn a_server_that_does_not_greet_is_given_up() {
     let begin = Instant::now();
     let error = error(&plan);
     assert!(begin.elapsed() >= plan.connect_timeout);
-    assert!(matches!(error, RunError::Connect(_)), "{error:?}");
+    assert!(matches!(error, LoadRunError::Connect(_)), "{error:?}");
     end.open();
 }
 
@@ -776,7 +779,7 @@ fn connections_that_are_not_all_made_in_time_are_told() {
     plan.connect_timeout = Duration::from_millis(1_400);
     let error = error(&plan);
     end.open();
-    let RunError::Connect(text) = error else {
+    let LoadRunError::Connect(text) = error else {
         panic!("{error:?}");
     };
     assert!(
@@ -800,7 +803,7 @@ fn a_run_that_is_stopped_while_it_connects_has_no_result() {
         "it does not wait for the connection"
     );
     end.open();
-    assert!(matches!(error, Err(RunError::Stopped)), "{error:?}");
+    assert!(matches!(error, Err(LoadRunError::Stopped)), "{error:?}");
     assert_eq!(shown.len(), 2, "not asked again");
     assert!(shown[0].elapsed_ns > 0 && shown[0].elapsed_ns < shown[1].elapsed_ns);
     for progress in shown {
@@ -820,7 +823,7 @@ fn a_request_that_cannot_be_sent_ends_the_run() {
     // No head may be so large.
     let bad = || SameRequest::new(format!("/{}", "x".repeat(10 << 20)), Vec::new());
     let error = run(&plan, |_| bad(), &mut |_| true).expect_err("no call can be made");
-    assert!(matches!(error, RunError::BadRequest(_)), "{error:?}");
+    assert!(matches!(error, LoadRunError::BadRequest(_)), "{error:?}");
     assert_eq!(server.messages(), 0);
 }
 

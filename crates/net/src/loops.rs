@@ -33,7 +33,7 @@ pub struct Loops {
     /// Where signals, stop handles and threads report.
     control: UnixStream,
     reports: Arc<Reports>,
-    signals: Option<Signals>,
+    signals: Option<SignalHandlers>,
     /// Asked to stop twice.
     impatient: Arc<AtomicBool>,
 }
@@ -89,7 +89,7 @@ impl Loops {
     /// before: else a signal in the instant between kills the process.
     pub fn handle_signals(&mut self) -> io::Result<()> {
         if self.config.handle_signals && self.signals.is_none() {
-            self.signals = Some(Signals::install(&self.reports, &self.impatient)?);
+            self.signals = Some(SignalHandlers::install(&self.reports, &self.impatient)?);
         }
         Ok(())
     }
@@ -166,13 +166,13 @@ impl StopHandle {
 }
 
 /// The handlers of SIGTERM, SIGINT and SIGQUIT, as long as it lives.
-struct Signals(Vec<signal_hook::SigId>);
+struct SignalHandlers(Vec<signal_hook::SigId>);
 
-impl Signals {
+impl SignalHandlers {
     /// Each signal writes one byte. Once `impatient` is set, the next ends the process: a handler
     /// that hangs cannot be stopped otherwise.
-    fn install(reports: &Reports, impatient: &Arc<AtomicBool>) -> io::Result<Signals> {
-        let mut signals = Signals(Vec::new());
+    fn install(reports: &Reports, impatient: &Arc<AtomicBool>) -> io::Result<SignalHandlers> {
+        let mut signals = SignalHandlers(Vec::new());
         for signal in [SIGTERM, SIGINT, SIGQUIT] {
             let (exit_code, flag) = (128 + signal, impatient.clone());
             signals
@@ -189,7 +189,7 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+impl Drop for SignalHandlers {
     fn drop(&mut self) {
         for id in self.0.drain(..) {
             signal_hook::low_level::unregister(id);

@@ -10,21 +10,21 @@ const INTERVAL_MS_MAX: u64 = 60_000;
 
 /// `synced`, `interval=100ms`, `written`, `volatile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
+pub enum DurabilityArgument {
     Synced,
     Interval(Span),
     Written,
     Volatile,
 }
 
-impl FromStr for Durability {
+impl FromStr for DurabilityArgument {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Durability, String> {
+    fn from_str(text: &str) -> Result<DurabilityArgument, String> {
         match text.split_once('=') {
-            None if text == "synced" => Ok(Durability::Synced),
-            None if text == "written" => Ok(Durability::Written),
-            None if text == "volatile" => Ok(Durability::Volatile),
+            None if text == "synced" => Ok(DurabilityArgument::Synced),
+            None if text == "written" => Ok(DurabilityArgument::Written),
+            None if text == "volatile" => Ok(DurabilityArgument::Volatile),
             Some(("interval", span)) => {
                 let span: Span = span
                     .parse()
@@ -32,7 +32,7 @@ impl FromStr for Durability {
                 if !(1..=INTERVAL_MS_MAX).contains(&span.ms) {
                     return Err(format!("the interval is {span}; it may be 1ms to 60s"));
                 }
-                Ok(Durability::Interval(span))
+                Ok(DurabilityArgument::Interval(span))
             }
             _ => Err(format!(
                 "`{text}` is no durability; write synced, interval=100ms, written or volatile"
@@ -41,13 +41,13 @@ impl FromStr for Durability {
     }
 }
 
-impl fmt::Display for Durability {
+impl fmt::Display for DurabilityArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Durability::Synced => f.write_str("synced"),
-            Durability::Interval(span) => write!(f, "interval={span}"),
-            Durability::Written => f.write_str("written"),
-            Durability::Volatile => f.write_str("volatile"),
+            DurabilityArgument::Synced => f.write_str("synced"),
+            DurabilityArgument::Interval(span) => write!(f, "interval={span}"),
+            DurabilityArgument::Written => f.write_str("written"),
+            DurabilityArgument::Volatile => f.write_str("volatile"),
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn durabilities_are_read_and_written() {
         for text in ["synced", "interval=100ms", "written", "volatile"] {
-            let durability: Durability = text.parse().expect(text);
+            let durability: DurabilityArgument = text.parse().expect(text);
             assert_eq!(durability.to_string(), text);
         }
         for (text, expected) in [
@@ -70,7 +70,7 @@ mod tests {
             ("interval=0ms", "1ms to 60s"),
             ("interval=61s", "1ms to 60s"),
         ] {
-            let error = text.parse::<Durability>().expect_err(text);
+            let error = text.parse::<DurabilityArgument>().expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -68,18 +68,23 @@ impl From<Exit> for ExitCode {
 }
 
 /// Why a command ends early. The message says what happened, to what, and what to do.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The user has to write something else: [`Exit::Usage`].
+    #[error("{0}")]
     Usage(String),
     /// It could not be done: [`Exit::Failed`].
+    #[error("{0}")]
     Failed(String),
     /// The user has had enough of it: [`Exit::Interrupted`], or [`Exit::Terminated`].
+    #[error("{0}")]
     Interrupted(String),
     /// A server was not reached, or did not do what was asked: [`Exit::Failed`], or [`Exit::Miss`].
+    #[error(fmt = call_failure)]
     Call(Box<CallFailure>),
     /// Whoever reads our output has gone: the end of a pipe such as `pelton scan | head`, and no
     /// failure.
+    #[error("nobody reads the output any more")]
     BrokenPipe,
 }
 
@@ -213,15 +218,10 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Usage(message) | Failure::Failed(message) | Failure::Interrupted(message) => {
-                f.write_str(message)
-            }
-            Failure::Call(failure) if failure.hint.is_empty() => f.write_str(&failure.what),
-            Failure::Call(failure) => write!(f, "{}; {}", failure.what, failure.hint),
-            Failure::BrokenPipe => f.write_str("nobody reads the output any more"),
-        }
+/// What happened, and what to do.
+fn call_failure(failure: &CallFailure, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match &failure.hint[..] {
+        "" => f.write_str(&failure.what),
+        hint => write!(f, "{}; {hint}", failure.what),
     }
 }

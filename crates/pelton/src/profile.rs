@@ -41,56 +41,50 @@ const FLAGS: [(&str, bool); 9] = [
 ];
 
 /// Why there is no profile to take anything from.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read.
+    #[error("cannot read the profiles in {path}: {1}", path = .0.display())]
     Unreadable(PathBuf, io::Error),
     /// It is larger than such a file can be.
+    #[error("{} has more than {PROFILES_FILE_BYTES} bytes: no file with profiles", .0.display())]
     TooLarge(PathBuf),
     /// It is no file with profiles.
+    #[error("{path}: {1}", path = .0.display())]
     BadFile(PathBuf, String),
     /// It has none of this name, but these.
+    #[error(fmt = no_profile)]
     NoProfile(PathBuf, String, Vec<String>),
     /// A profile was named, and there is no file.
+    #[error(fmt = no_file)]
     NoFile(String, Option<PathBuf>),
 }
 
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProfileError::Unreadable(path, error) => {
-                write!(f, "cannot read the profiles in {}: {error}", path.display())
-            }
-            ProfileError::TooLarge(path) => write!(
-                f,
-                "{} has more than {PROFILES_FILE_BYTES} bytes: no file with profiles",
-                path.display()
-            ),
-            ProfileError::BadFile(path, message) => write!(f, "{}: {message}", path.display()),
-            ProfileError::NoProfile(path, name, names) if names.is_empty() => {
-                write!(
-                    f,
-                    "{} has no profile: `[{name}]` begins one",
-                    path.display()
-                )
-            }
-            ProfileError::NoProfile(path, name, names) => write!(
-                f,
-                "{} has no profile `{name}`, but {}",
-                path.display(),
-                names.join(", ")
-            ),
-            ProfileError::NoFile(name, Some(path)) => write!(
-                f,
-                "there is no profile `{name}`, as there is no file {}",
-                path.display()
-            ),
-            ProfileError::NoFile(name, None) => write!(
-                f,
-                "there is no profile `{name}`: neither HOME nor {PROFILES_VARIABLE} says where the \
-                 file is"
-            ),
-        }
+fn no_profile(
+    path: &Path,
+    name: &str,
+    names: &[String],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let path = path.display();
+    match names.is_empty() {
+        true => write!(f, "{path} has no profile: `[{name}]` begins one"),
+        false => write!(
+            f,
+            "{path} has no profile `{name}`, but {}",
+            names.join(", ")
+        ),
+    }
+}
+
+fn no_file(name: &str, path: &Option<PathBuf>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "there is no profile `{name}`")?;
+    match path {
+        Some(path) => write!(f, ", as there is no file {}", path.display()),
+        None => write!(
+            f,
+            ": neither HOME nor {PROFILES_VARIABLE} says where the file is"
+        ),
     }
 }
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use crate::kind::{FieldKind, Scalar};
 use crate::list::List;
 use crate::message::{Label, Message};
-use crate::reader::{DecodeError, Value};
+use crate::reader::{DecodeError, FieldValue};
 use crate::writer;
 
 /// What a field is: a scalar, or one of [`Optional`], [`Embedded`] and [`Repeated`].
@@ -27,7 +27,7 @@ pub trait Field<'a> {
     /// As [`FieldKind::decode`].
     fn merge(
         field: &mut Self::Value,
-        value: Value<'a>,
+        value: FieldValue<'a>,
         number: u32,
         message: &'a [u8],
     ) -> Result<(), DecodeError>;
@@ -70,7 +70,7 @@ impl<'a, K: Scalar<'a>> Field<'a> for K {
     #[inline(always)]
     fn merge(
         field: &mut K::Value,
-        value: Value<'a>,
+        value: FieldValue<'a>,
         _number: u32,
         _message: &'a [u8],
     ) -> Result<(), DecodeError> {
@@ -104,7 +104,7 @@ impl<'a, K: Scalar<'a>> Field<'a> for Optional<K> {
     #[inline(always)]
     fn merge(
         field: &mut Option<K::Value>,
-        value: Value<'a>,
+        value: FieldValue<'a>,
         _number: u32,
         _message: &'a [u8],
     ) -> Result<(), DecodeError> {
@@ -136,7 +136,7 @@ impl<'a, M: Message<'a>> Field<'a> for Embedded<M> {
     #[inline(always)]
     fn merge(
         field: &mut Option<M>,
-        value: Value<'a>,
+        value: FieldValue<'a>,
         _number: u32,
         _message: &'a [u8],
     ) -> Result<(), DecodeError> {
@@ -171,7 +171,7 @@ impl<'a, K: FieldKind<'a> + 'a> Field<'a> for Repeated<K> {
     #[inline(always)]
     fn merge(
         field: &mut List<'a, K>,
-        value: Value<'a>,
+        value: FieldValue<'a>,
         number: u32,
         message: &'a [u8],
     ) -> Result<(), DecodeError> {
@@ -199,22 +199,22 @@ impl<'a, M: Message<'a>> FieldKind<'a> for Embedded<M> {
     const NAME: &'static str = M::NAME;
 
     #[inline(always)]
-    fn decode(value: Value<'a>) -> Result<M, DecodeError> {
+    fn decode(value: FieldValue<'a>) -> Result<M, DecodeError> {
         M::decode(value.bytes()?)
     }
 
     #[inline(always)]
-    fn decode_inlined(value: Value<'a>) -> Result<M, DecodeError> {
+    fn decode_inlined(value: FieldValue<'a>) -> Result<M, DecodeError> {
         M::decode_inlined(value.bytes()?)
     }
 
     #[inline(always)]
-    fn merge(earlier: &mut M, value: Value<'a>) -> Result<(), DecodeError> {
+    fn merge(earlier: &mut M, value: FieldValue<'a>) -> Result<(), DecodeError> {
         earlier.merge(value.bytes()?)
     }
 
     #[inline(always)]
-    fn check(value: Value<'a>) -> Result<(), DecodeError> {
+    fn check(value: FieldValue<'a>) -> Result<(), DecodeError> {
         value.bytes()?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 
-use crate::reader::{DecodeError, FieldFault, Reader, Value};
+use crate::reader::{DecodeError, FieldFault, FieldValue, Reader};
 use crate::{writer, zigzag};
 
 /// What one value of a field is: a scalar type of protobuf, or an embedded message.
@@ -21,7 +21,7 @@ pub trait FieldKind<'a> {
     /// # Errors
     ///
     /// A wrong wire type, or content that is none of this kind.
-    fn decode(value: Value<'a>) -> Result<Self::Value, DecodeError>;
+    fn decode(value: FieldValue<'a>) -> Result<Self::Value, DecodeError>;
 
     /// Decodes a value, compiled into the caller by force.
     ///
@@ -30,7 +30,7 @@ pub trait FieldKind<'a> {
     /// As [`FieldKind::decode`].
     #[doc(hidden)]
     #[inline(always)]
-    fn decode_inlined(value: Value<'a>) -> Result<Self::Value, DecodeError> {
+    fn decode_inlined(value: FieldValue<'a>) -> Result<Self::Value, DecodeError> {
         Self::decode(value)
     }
 
@@ -41,7 +41,7 @@ pub trait FieldKind<'a> {
     ///
     /// As [`FieldKind::decode`].
     #[inline(always)]
-    fn merge(earlier: &mut Self::Value, value: Value<'a>) -> Result<(), DecodeError> {
+    fn merge(earlier: &mut Self::Value, value: FieldValue<'a>) -> Result<(), DecodeError> {
         *earlier = Self::decode(value)?;
         Ok(())
     }
@@ -53,7 +53,7 @@ pub trait FieldKind<'a> {
     ///
     /// As [`FieldKind::decode`].
     #[inline(always)]
-    fn check(value: Value<'a>) -> Result<(), DecodeError> {
+    fn check(value: FieldValue<'a>) -> Result<(), DecodeError> {
         Self::decode(value).map(drop)
     }
 
@@ -62,8 +62,8 @@ pub trait FieldKind<'a> {
     /// # Errors
     ///
     /// The field ends within the value.
-    fn next_packed(packed: &mut Reader<'a>) -> Result<Option<Value<'a>>, FieldFault> {
-        Ok(packed.next_packed()?.map(Value::Varint))
+    fn next_packed(packed: &mut Reader<'a>) -> Result<Option<FieldValue<'a>>, FieldFault> {
+        Ok(packed.next_packed()?.map(FieldValue::Varint))
     }
 
     /// Decodes what is in the lists of a message; see `Message::validate`.
@@ -109,7 +109,7 @@ macro_rules! varints {
             const IS_PACKED: bool = true;
 
             #[inline(always)]
-            fn decode(value: Value<'a>) -> Result<$type, DecodeError> {
+            fn decode(value: FieldValue<'a>) -> Result<$type, DecodeError> {
                 Ok(value.$decode()?)
             }
 
@@ -175,12 +175,12 @@ macro_rules! fixed {
             const IS_PACKED: bool = true;
 
             #[inline(always)]
-            fn decode(value: Value<'a>) -> Result<$type, DecodeError> {
+            fn decode(value: FieldValue<'a>) -> Result<$type, DecodeError> {
                 let $read = value.$encode()?;
                 Ok($decoded)
             }
 
-            fn next_packed(packed: &mut Reader<'a>) -> Result<Option<Value<'a>>, FieldFault> {
+            fn next_packed(packed: &mut Reader<'a>) -> Result<Option<FieldValue<'a>>, FieldFault> {
                 packed.$next()
             }
 
@@ -230,7 +230,7 @@ impl<'a> FieldKind<'a> for Bytes {
     const NAME: &'static str = "bytes";
 
     #[inline(always)]
-    fn decode(value: Value<'a>) -> Result<&'a [u8], DecodeError> {
+    fn decode(value: FieldValue<'a>) -> Result<&'a [u8], DecodeError> {
         Ok(value.bytes()?)
     }
 
@@ -262,7 +262,7 @@ impl<'a> FieldKind<'a> for Text {
     const NAME: &'static str = "string";
 
     #[inline(always)]
-    fn decode(value: Value<'a>) -> Result<&'a str, DecodeError> {
+    fn decode(value: FieldValue<'a>) -> Result<&'a str, DecodeError> {
         Ok(value.string()?)
     }
 
@@ -317,7 +317,7 @@ impl<'a> FieldKind<'a> for SecretText {
     const NAME: &'static str = Text::NAME;
 
     #[inline(always)]
-    fn decode(value: Value<'a>) -> Result<Secret<'a>, DecodeError> {
+    fn decode(value: FieldValue<'a>) -> Result<Secret<'a>, DecodeError> {
         Text::decode(value).map(Secret)
     }
 

@@ -68,7 +68,7 @@ pub use kind::{
 };
 pub use list::{Elements, EncodedElements, List};
 pub use message::{EnumDescription, FieldDescription, Label, Message, Oneof};
-pub use reader::{DecodeError, FieldFault, Reader, Value};
+pub use reader::{DecodeError, FieldFault, FieldValue, Reader};
 
 /// Largest field number: a tag is a 32-bit varint whose low three bits are the wire type.
 pub const FIELD_NUMBER_MAX: u32 = (1 << 29) - 1;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::kind::FieldKind;
 use crate::limits::MERGED_PARTS_MAX;
-use crate::reader::{DecodeError, FieldFault, Reader, Value};
+use crate::reader::{DecodeError, FieldFault, FieldValue, Reader};
 use crate::writer;
 
 /// The values of a repeated field: of a decoded message the place where they stand, of a message to
@@ -61,12 +61,12 @@ impl<'a, K: FieldKind<'a>> List<'a, K> {
     #[inline(always)]
     pub(crate) fn merge(
         &mut self,
-        value: Value<'a>,
+        value: FieldValue<'a>,
         number: u32,
         message: &'a [u8],
     ) -> Result<(), DecodeError> {
         match value {
-            Value::Bytes(packed) if K::IS_PACKED => self.count += count_packed::<K>(packed)?,
+            FieldValue::Bytes(packed) if K::IS_PACKED => self.count += count_packed::<K>(packed)?,
             value => {
                 K::check(value)?;
                 self.count += 1;
@@ -193,7 +193,7 @@ impl<'a, K: FieldKind<'a>> Elements<'a, K> {
             }
             match self.reader.next_field()? {
                 Some((number, _)) if number != self.list.number => {}
-                Some((_, Value::Bytes(packed))) if K::IS_PACKED => {
+                Some((_, FieldValue::Bytes(packed))) if K::IS_PACKED => {
                     self.packed = Reader::new(packed);
                 }
                 Some((_, value)) => return K::decode(value).map(Some),

@@ -191,7 +191,7 @@ macro_rules! message {
                     fn merge_field<$life>(
                         merged: &mut $message_type,
                         number: u32,
-                        value: $crate::Value<$life>,
+                        value: $crate::FieldValue<$life>,
                         message: &$life [u8],
                     ) -> ::std::result::Result<(), $crate::DecodeError> {
                         let _ = (&merged, value, message);
@@ -395,7 +395,7 @@ macro_rules! oneof {
             fn merge(
                 oneof: &mut Option<Self>,
                 number: u32,
-                value: $crate::Value<$life>,
+                value: $crate::FieldValue<$life>,
             ) -> ::std::result::Result<bool, $crate::DecodeError> {
                 match number {
                     $($number => {

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use crate::limits::{LIST_FIELDS_MAX, MESSAGE_FIELDS_MAX};
-use crate::reader::{DecodeError, FieldFault, Value};
+use crate::reader::{DecodeError, FieldFault, FieldValue};
 
 /// How many values a field may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,11 @@ pub trait Oneof<'a>: Clone + Debug + PartialEq {
     /// # Errors
     ///
     /// A wrong wire type, or content that is none of the member's kind.
-    fn merge(oneof: &mut Option<Self>, number: u32, value: Value<'a>) -> Result<bool, DecodeError>;
+    fn merge(
+        oneof: &mut Option<Self>,
+        number: u32,
+        value: FieldValue<'a>,
+    ) -> Result<bool, DecodeError>;
 
     /// As [`Message::validate`].
     ///

@@ -1,5 +1,11 @@
 //! Writing: each function appends one field. None of them leaves out defaults by itself except
 //! those that say so.
+//!
+//! A message is written by its description, [`message!`](crate::message!). These functions are for
+//! what that cannot do, and take their numbers from the description: elements of a list that are
+//! written as they are found, a large value that follows without being copied, so that only its
+//! head is written, bytes where the description has text, and bytes that are the same in each
+//! message.
 
 use super::{FIELD_NUMBER_MAX, FIXED32, FIXED64, LENGTH_DELIMITED, VARINT};
 
@@ -157,7 +163,7 @@ fn widen_length(out: &mut Vec<u8>, length_at: usize, length: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Reader, Value, unzigzag, zigzag};
+    use super::super::{FieldValue, Reader, unzigzag, zigzag};
     use super::*;
 
     #[test]
@@ -179,7 +185,10 @@ mod tests {
             message(&mut out, 3, |out| out.extend_from_slice(&inside));
             assert_eq!(out.len() - 6, bytes_len(3, length));
             let mut reader = Reader::new(&out[6..]);
-            assert_eq!(reader.next_field(), Ok(Some((3, Value::Bytes(&inside)))));
+            assert_eq!(
+                reader.next_field(),
+                Ok(Some((3, FieldValue::Bytes(&inside))))
+            );
             assert_eq!(reader.next_field(), Ok(None));
             assert_eq!(&out[..6], b"before");
         }

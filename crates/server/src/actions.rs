@@ -9,7 +9,7 @@ use service::identities::{Identity, IdentityKey, IdentityTable, Proof};
 use service::request_subject::RequestSubject;
 use service::rights::DEFAULT_DATABASE;
 use service::{
-    Administration, BlobAccess, CallClock, Caller, Code, DatabaseAccess, MessageParts, Method,
+    Administration, BlobAccess, CallClock, CallerId, Code, DatabaseAccess, MessageParts, Method,
     Permissions, PlainResponse, RequestFlow, ResponseHeaders, ResponseMemory, Responses, SendRoom,
     Status, Task, TaskRefusal, Topic, Wakeups,
 };
@@ -547,8 +547,8 @@ impl Wakeups for CallStep<'_> {
         self.add_long_work(LongWork::Step);
     }
 
-    fn caller(&self) -> Caller {
-        Caller {
+    fn caller(&self) -> CallerId {
+        CallerId {
             identity: self.counted(),
             ..self.link.caller
         }

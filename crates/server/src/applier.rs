@@ -15,7 +15,7 @@ use crate::storage::Unticked;
 const OUTCOME_LOOK: Duration = Duration::from_secs(1);
 
 /// Has commits carried out for one thread, which waits for them.
-pub struct Applier {
+pub struct BlockingApplier {
     shared: Arc<Shared>,
     time: Arc<dyn TimeSource>,
     durable: Option<DurablePart>,
@@ -28,12 +28,12 @@ struct DurablePart {
     woken: mpsc::Receiver<()>,
 }
 
-impl Applier {
+impl BlockingApplier {
     fn new(
         shared: &Arc<Shared>,
         time: &Arc<dyn TimeSource>,
         durable: Option<&Arc<Durable>>,
-    ) -> Applier {
+    ) -> BlockingApplier {
         let durable = durable.map(|durable| {
             // One wake-up that was not heard yet is as good as many.
             let (waker, woken) = mpsc::sync_channel(1);
@@ -45,7 +45,7 @@ impl Applier {
                 woken,
             }
         });
-        Applier {
+        BlockingApplier {
             shared: Arc::clone(shared),
             time: Arc::clone(time),
             durable,
@@ -113,8 +113,8 @@ fn check(outcomes: &Outcomes) -> Result<(), Refusal> {
 
 impl Server {
     /// Returns what carries out commits that no connection asks for.
-    pub fn applier(&self) -> Applier {
+    pub fn applier(&self) -> BlockingApplier {
         let parts = &self.parts;
-        Applier::new(&parts.shared, &parts.time, parts.durable.as_ref())
+        BlockingApplier::new(&parts.shared, &parts.time, parts.durable.as_ref())
     }
 }

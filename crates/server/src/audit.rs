@@ -12,7 +12,7 @@ use store::blob::UploadPeer;
 
 use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord};
 use crate::limits;
-use crate::pace::{Pace, PaceTable, Rate};
+use crate::pace::{OwnerPace, PaceTable, Rate};
 use crate::settings::Log;
 
 /// What is kept of a call that administrates, until it ends.
@@ -137,7 +137,7 @@ pub(crate) struct AuditTrail {
 /// The lines of one connection about denials.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionDenials {
-    pace: Pace,
+    pace: OwnerPace,
     /// Denials without a line, since the last one that had one.
     missed: u64,
     /// Whose the last of these was.
@@ -158,7 +158,7 @@ pub(crate) enum LineOwner {
 struct LineLimit {
     owners: PaceTable<LineOwner>,
     of_owner: Rate,
-    all: Pace,
+    all: OwnerPace,
     of_all: Rate,
 }
 
@@ -174,7 +174,7 @@ impl Default for AuditTrail {
             Mutex::new(LineLimit {
                 owners: PaceTable::new(limits::AUDIT_OWNERS),
                 of_owner: rate(owner, owner_ms),
-                all: Pace::default(),
+                all: OwnerPace::default(),
                 of_all: rate(all, all_ms),
             })
         };

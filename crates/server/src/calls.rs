@@ -10,10 +10,10 @@ use bytes::Bytes;
 use net::ConnectionId;
 use service::identities::{Identity, IdentityKey, IdentityTable, NEVER_MS, Unauthenticated};
 use service::method::CallKind;
-use service::{Call, Code, LoopFigures, Method, PlanReads, Shared, Status};
+use service::{Code, LoopFigures, Method, PlanReads, ServiceCall, Shared, Status};
 use store::DatabaseId;
 use store::tree::ReadPlan;
-use wire::{Cause, StreamKey};
+use wire::{CancelCause, StreamKey};
 
 use crate::actions::{CallResources, CallStep, StepContext, StepEffects};
 use crate::audit::AuditedCall;
@@ -37,7 +37,7 @@ struct RunningCall {
     /// Whose call it is; [`IdentityKey::NOBODY`] of one whose refusal is delayed, which is not
     /// counted among calls that began.
     proved: Proved,
-    call: Call,
+    call: ServiceCall,
     resources: CallResources,
     /// `u64::MAX`: the caller set no deadline.
     deadline_ns: u64,
@@ -226,7 +226,7 @@ impl CallTable {
             stream,
             method,
             proved,
-            call: Call::Over,
+            call: ServiceCall::Over,
             resources: CallResources::default(),
             deadline_ns,
             begin_ns: now_ns,
@@ -267,7 +267,7 @@ impl CallTable {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
     ) -> StepEffects {
         let Some(running) = self.calls.get_mut(id) else {
             return StepEffects::default();
@@ -354,7 +354,7 @@ impl CallTable {
         context: &StepContext,
         rpc: &mut RpcState,
         stream: StreamKey,
-        cause: Cause,
+        cause: CancelCause,
     ) {
         if let Some(id) = self.of_stream(rpc, stream)
             && let Some(running) = self.calls.get(id)

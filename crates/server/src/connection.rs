@@ -5,10 +5,10 @@ use std::net::Ipv4Addr;
 
 use net::{AddressKey, ConnectionId, Io, Peer, PeerAddress};
 use service::identities::{Identity, IdentityKey};
-use service::{Caller, PeerKind};
+use service::{CallerId, PeerKind};
 use store::DatabaseId;
 use store::blob::UploadPeer;
-use wire::framed::Protocol;
+use wire::framed::FramedProtocol;
 use wire::http1::{self, Greeting};
 use wire::http2::frame;
 use wire::{CloseReason, ErrorCode, StreamKey};
@@ -48,7 +48,7 @@ pub(crate) struct Link {
     /// When it was opened.
     pub opened_ns: u64,
     /// By which what is scarce is shared out to its calls: uploads, and places for calls that wait.
-    pub caller: Caller,
+    pub caller: CallerId,
     /// When the timer of this connection is due; `u64::MAX` if none is set.
     pub armed_ns: u64,
     /// What it makes the server hold.
@@ -179,7 +179,7 @@ impl Link {
             identity: PeerIdentity::new(peer),
             address: peer.address,
             opened_ns: now_ns,
-            caller: Caller {
+            caller: CallerId {
                 address: upload_peer(&peer.address),
                 connection: holding.number(),
                 identity: None,
@@ -368,7 +368,7 @@ fn upload_peer(address: &PeerAddress) -> UploadPeer {
 pub(crate) enum OpeningBytes {
     Http2,
     /// baidu_std or SRPC.
-    Framed(Protocol),
+    Framed(FramedProtocol),
     /// More bytes are needed.
     Wait,
     /// The peer said nothing and went, as those do who only look whether somebody listens.
@@ -390,8 +390,8 @@ pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> OpeningByte
             OpeningBytes::Refuse("HTTP/2 over TLS without h2 in ALPN")
         }
         Greeting::Http2 => OpeningBytes::Http2,
-        Greeting::BaiduStd => OpeningBytes::Framed(Protocol::BaiduStd),
-        Greeting::Srpc => OpeningBytes::Framed(Protocol::Srpc),
+        Greeting::BaiduStd => OpeningBytes::Framed(FramedProtocol::BaiduStd),
+        Greeting::Srpc => OpeningBytes::Framed(FramedProtocol::Srpc),
         Greeting::NeedMore if !io.end_of_input() => OpeningBytes::Wait,
         Greeting::Http1 => {
             io.output.extend_from_slice(&http1::answer(about));

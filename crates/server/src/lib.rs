@@ -88,13 +88,13 @@ use service::{Figures, ServerInfo, ServiceSettings, Shared};
 use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
-use store::durable::{CommitLoop, ConvertError, Durable, Mailbox, OpenError, Waker};
+use store::durable::{CommitLoop, CommitWaker, ConvertError, Durable, Mailbox, OpenError};
 use store::{CreateError, FolderSecret, Kind, Refusal, Store};
 use wal::{Recovered, WriteError};
 
 use crate::account::Account;
 use crate::admission::Admission;
-pub use crate::applier::Applier;
+pub use crate::applier::BlockingApplier;
 use crate::audit::AuditTrail;
 pub use crate::audit_record::{AuditCaller, AuditEvent, AuditRecord, audit_text};
 use crate::blobs::{BlobLog, BlobThreads, LoopBlobs, Threads};
@@ -117,7 +117,7 @@ use crate::tasks::{LoopTasks, StorageJobs, Tasks};
 use crate::wrong_tokens::WrongTokens;
 
 /// How a server is to be.
-pub struct Config {
+pub struct ServerConfig {
     /// Sockets, threads, signals.
     pub loops: LoopConfig,
     /// Name and version, as greetings say it.
@@ -259,7 +259,7 @@ struct ServerParts {
 /// # Errors
 /// If an address cannot be bound, the data folder cannot be used, or the limits make no sense
 /// together.
-pub fn start(mut config: Config) -> Result<Server, StartError> {
+pub fn start(mut config: ServerConfig) -> Result<Server, StartError> {
     share_descriptors(&mut config);
     let mut loops = Loops::bind(config.loops.clone()).map_err(StartError::Bind)?;
     let deferred_drop = DeferredDrop::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
@@ -325,14 +325,14 @@ pub fn start(mut config: Config) -> Result<Server, StartError> {
 
 /// From now on the server's time goes on from that of its store, whatever the clock of the machine
 /// does.
-fn keep_time_steady(config: &mut Config, store: &Store) {
+fn keep_time_steady(config: &mut ServerConfig, store: &Store) {
     let (source, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
     config.time = Arc::new(SteadyTime::new(source, store.clock_ms(0), log));
 }
 
 /// Bounds what may be open by what this process may open, each part by itself, so that the log
 /// always has descriptors.
-fn share_descriptors(config: &mut Config) {
+fn share_descriptors(config: &mut ServerConfig) {
     let plan = DescriptorPlan::of_process();
     config.loops.bound_connections(plan.connections);
     let blobs = &mut config.blobs;
@@ -456,8 +456,8 @@ pub struct Simulated<H> {
 /// # Errors
 /// If the data folder cannot be used, or the limits of the default database make no sense together.
 pub fn simulated(
-    mut config: Config,
-    waker: Waker,
+    mut config: ServerConfig,
+    waker: CommitWaker,
 ) -> Result<Simulated<impl net::Handler>, StartError> {
     let OpenStorage {
         store,
@@ -487,7 +487,7 @@ pub fn simulated(
 type SharedWaker = Arc<dyn Fn() + Send + Sync>;
 
 /// Who may call, as the store knows them.
-fn identities(store: &Store, config: &Config) -> Identities {
+fn identities(store: &Store, config: &ServerConfig) -> Identities {
     // Without a secret of the folder there can be no tokens.
     let secret = store.secret().copied().unwrap_or(config.secret);
     let key = TokenKey::new(secret.bytes());
@@ -520,7 +520,7 @@ pub(crate) fn load_identities(identities: &Identities, store: &Store, now_ms: u6
 
 impl ServerParts {
     fn new(
-        config: Config,
+        config: ServerConfig,
         account: Arc<Account>,
         deferred_drop: DeferredDrop,
         readers: Readers,
@@ -564,8 +564,8 @@ impl ServerParts {
             ),
             settings: Arc::new(LoopSettings {
                 http2,
-                about_body: greeting(&config.server).into(),
-                about: greeting(&config.server),
+                about_body: greeting(&config.server, &shared.settings).into(),
+                about: greeting(&config.server, &shared.settings),
                 drain_ms: config.loops.drain_ms,
                 log: config.log,
                 time_calls: config.time_calls,
@@ -585,7 +585,7 @@ impl ServerParts {
     }
 
     /// A loop's part; `waker` asks the loop for a tick, from any thread.
-    fn worker(&self, waker: Waker, role: LoopRole) -> LoopHandler {
+    fn worker(&self, waker: CommitWaker, role: LoopRole) -> LoopHandler {
         let waker: SharedWaker = waker.into();
         let for_mail = Arc::clone(&waker);
         let register = |durable: &Arc<Durable>| durable.register(Box::new(move || for_mail()));
@@ -637,7 +637,7 @@ fn role(start: &LoopStart) -> LoopRole {
 }
 
 /// What all peers may make the server hold.
-fn account_bytes(config: &Config) -> usize {
+fn account_bytes(config: &ServerConfig) -> usize {
     let bytes = config.memory_limit_bytes / limits::BUFFERED_BYTES_SHARE;
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

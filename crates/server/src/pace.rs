@@ -25,12 +25,12 @@ impl Rate {
 
 /// What an owner has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct OwnerPace {
     /// When all that it has done would be done at one in each interval.
     due_ns: u64,
 }
 
-impl Pace {
+impl OwnerPace {
     /// Notes one more. Returns how far it is ahead of the interval, in nanoseconds: within
     /// [`Rate::burst`] intervals it may happen now, and beyond these so much later.
     pub fn push(&mut self, rate: Rate, now_ns: u64) -> u64 {
@@ -64,7 +64,7 @@ pub(crate) struct PaceTable<K> {
 /// What is kept of an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PaceEntry {
-    pub pace: Pace,
+    pub pace: OwnerPace,
     /// What it could not do, and nobody has said yet.
     pub missed: u64,
 }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn so_many_happen_at_once_and_then_one_in_each_interval() {
-        let mut pace = Pace::default();
+        let mut pace = OwnerPace::default();
         for round in 0..2 {
             let now_ns = round * 1_000 * MS;
             for ahead in 1..=3 {

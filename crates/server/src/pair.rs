@@ -22,7 +22,7 @@ use crate::settings::{Detail, FailedCall, Log};
 use crate::slow_call_record::{SlowCall, SlowCallRule};
 use crate::spans::SpanRule;
 use crate::tasks::{Jobs, Tasks};
-use crate::{Config, ServerParts, Storage, TimeSource, account_bytes, storage};
+use crate::{ServerConfig, ServerParts, Storage, TimeSource, account_bytes, storage};
 
 const ID: ConnectionId = ConnectionId {
     slot: 0,
@@ -218,7 +218,7 @@ impl Pair {
 
     /// A connection to a server for the public tests of gRPC, ready for calls.
     pub fn interop() -> Pair {
-        let change = |config: &mut Config| config.services.interop = true;
+        let change = |config: &mut ServerConfig| config.services.interop = true;
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
         pair.accept(false);
         pair.greet();
@@ -227,7 +227,7 @@ impl Pair {
 
     /// A connection to a server with a slow-call log, ready for calls.
     pub fn with_slow_calls(rule: SlowCallRule) -> Pair {
-        let change = |config: &mut Config| config.slow_calls = Some(rule);
+        let change = |config: &mut ServerConfig| config.slow_calls = Some(rule);
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
         pair.accept(false);
         pair.greet();
@@ -236,7 +236,7 @@ impl Pair {
 
     /// A connection to a server that traces calls, ready for calls.
     pub fn with_spans(rule: SpanRule) -> Pair {
-        let change = |config: &mut Config| config.spans = Some(rule);
+        let change = |config: &mut ServerConfig| config.spans = Some(rule);
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
         pair.accept(false);
         pair.greet();
@@ -250,7 +250,7 @@ impl Pair {
 
     /// The same, of a peer that has agreed on this with TLS, or of this user.
     pub fn of_peer(anonymous: Rights, tls: Option<net::tls::Agreed>, user: Option<u32>) -> Pair {
-        let change = |config: &mut Config| config.anonymous = vec![anonymous];
+        let change = |config: &mut ServerConfig| config.anonymous = vec![anonymous];
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
         pair.accept_peer(false, tls, user);
         pair.greet();
@@ -264,7 +264,7 @@ impl Pair {
     fn with_config(
         jobs: Option<Box<dyn Jobs>>,
         role: LoopRole,
-        change: impl FnOnce(&mut Config),
+        change: impl FnOnce(&mut ServerConfig),
     ) -> Pair {
         let (log, clock) = (Arc::new(Keep::default()), Arc::new(Now::default()));
         let mut config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
@@ -560,8 +560,8 @@ fn draw_token() -> Box<DrawToken> {
 }
 
 /// A server that keeps nothing, with little memory.
-pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> Config {
-    Config {
+pub(crate) fn config(log: Arc<dyn Log>, time: Arc<dyn TimeSource>) -> ServerConfig {
+    ServerConfig {
         loops: LoopConfig::default(),
         server: ServerInfo {
             name: "test",

@@ -2,7 +2,7 @@
 //! account need not know which of them a connection carries.
 
 use bytes::Bytes;
-use wire::framed::{Protocol, ServerConnection};
+use wire::framed::{FramedProtocol, ServerConnection};
 use wire::{
     BodyCharge, CloseReason, Config, Connection, ErrorCode, Event, Head, Pause, SentPart,
     SharedBytes, StreamKey, TakenMessage,
@@ -92,7 +92,7 @@ impl RpcConnection {
     }
 
     /// Begins with baidu_std or SRPC.
-    pub fn framed(protocol: Protocol, config: &Config, now_ns: u64) -> RpcConnection {
+    pub fn framed(protocol: FramedProtocol, config: &Config, now_ns: u64) -> RpcConnection {
         RpcConnection::Framed(ServerConnection::new(protocol, config, now_ns))
     }
 

@@ -10,7 +10,7 @@ use store::snapshot::SnapshotReport;
 use crate::audit_record::AuditRecord;
 use crate::slow_call_record::{SlowCall, SlowCallLog};
 use crate::spans::Spans;
-use crate::{Config, limits};
+use crate::{ServerConfig, limits};
 
 /// Said about things worth a line in the log. The binary decides how it looks.
 pub trait Log: Send + Sync {
@@ -131,7 +131,7 @@ const MESSAGE_TOO_LARGE_HINT: &str = "send a blob in chunks of at most 4 MiB, an
     several; larger values need a server with --max-value";
 
 /// What connections with HTTP/2 have.
-pub(crate) fn http2(config: &Config) -> wire::Config {
+pub(crate) fn http2(config: &ServerConfig) -> wire::Config {
     let mut http2 = wire::Config::server();
     http2.max_streams = config.max_streams;
     http2.stream_window = config.stream_window;

@@ -15,7 +15,7 @@ use wire::Head;
 use wire::grpc::{SpanId, TRACEPARENT, TRACESTATE, TraceContext, TraceIdSource, TraceState};
 
 use crate::limits;
-use crate::pace::{Pace, Rate};
+use crate::pace::{OwnerPace, Rate};
 use crate::slow_call_record::PhaseTimes;
 
 /// A call that has ended, as one part of a trace.
@@ -108,7 +108,7 @@ impl Spans {
         SpanSampler {
             ids: TraceIdSource::new(seed ^ number.rotate_left(32)),
             share: self.rule.share,
-            refused: Pace::default(),
+            refused: OwnerPace::default(),
         }
     }
 }
@@ -119,7 +119,7 @@ pub(crate) struct SpanSampler {
     ids: TraceIdSource,
     share: SampledShare,
     /// Calls that were refused before they began, and have spans.
-    refused: Pace,
+    refused: OwnerPace,
 }
 
 /// The span of a call that runs.
@@ -145,15 +145,11 @@ impl CallerTrace {
     pub fn of(head: &Head<'_>) -> CallerTrace {
         let value = head.get_single(TRACEPARENT.as_bytes());
         let context = value.and_then(TraceContext::parse);
-        let states = head
-            .fields()
-            .filter(|(key, _)| *key == TRACESTATE.as_bytes());
-        let is_sampled = context.is_some_and(|context| context.is_sampled());
-        let state = is_sampled.then(|| TraceState::read(states.map(|(_, value)| value)));
-        CallerTrace {
-            context,
-            state: state.flatten(),
-        }
+        let state = match &context {
+            Some(context) if context.is_sampled() => trace_state(head),
+            _ => None,
+        };
+        CallerTrace { context, state }
     }
 
     fn sampled(&self) -> Option<TraceContext> {
@@ -169,6 +165,11 @@ impl CallerTrace {
             began_ns,
         })
     }
+}
+
+fn trace_state(head: &Head<'_>) -> Option<TraceState> {
+    let is_state = |(key, _): &(&[u8], &[u8])| *key == TRACESTATE.as_bytes();
+    TraceState::read(head.fields().filter(is_state).map(|(_, value)| value))
 }
 
 impl SpanSampler {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::durable::{ConvertError, Durable, DurableCommitter, Event, Opened, TreePlace};
+use store::durable::{ConvertError, Durable, DurableCommitter, Opened, StorageEvent, TreePlace};
 use store::tree::TreeError;
 use store::{
     DatabaseConfig, DatabaseId, DatabaseLimits, Durability, KeepLog, Kind, Store, StoreConfig,
@@ -13,7 +13,7 @@ use wal::{LogConfig, Recovered};
 
 use crate::clock::TimeSource;
 use crate::settings::Log;
-use crate::{Config, StartError};
+use crate::{ServerConfig, StartError};
 
 /// Where data are kept.
 #[allow(clippy::large_enum_variant, reason = "a server has one")]
@@ -62,7 +62,7 @@ pub(crate) struct OpenStorage {
 }
 
 /// Opens the store that the configuration asks for.
-pub(crate) fn open(config: &Config) -> Result<OpenStorage, StartError> {
+pub(crate) fn open(config: &ServerConfig) -> Result<OpenStorage, StartError> {
     let (disk, log, trees, store_config) = match &config.storage {
         Storage::Volatile { history_id } => {
             let store = Store::in_memory(StoreConfig {
@@ -126,16 +126,19 @@ pub(crate) fn open(config: &Config) -> Result<OpenStorage, StartError> {
 }
 
 /// Starts the threads behind the durable databases.
-pub(crate) fn start(committer: DurableCommitter, config: &Config) -> Result<Durable, StartError> {
+pub(crate) fn start(
+    committer: DurableCommitter,
+    config: &ServerConfig,
+) -> Result<Durable, StartError> {
     let clock = Unticked(Arc::clone(&config.time));
     let log = Arc::clone(&config.log);
-    let report = Box::new(move |event: Event| said(&*log, event));
+    let report = Box::new(move |event: StorageEvent| said(&*log, event));
     Durable::start(committer, clock, report).map_err(StartError::Thread)
 }
 
 /// Makes the default database one of the kind that the configuration asks for, if nothing is in it.
 pub(crate) fn settle_kind(
-    config: &Config,
+    config: &ServerConfig,
     store: &Store,
     durable: &Durable,
 ) -> Result<(), StartError> {
@@ -168,7 +171,7 @@ fn is_default_empty(store: &Store) -> Result<bool, TreeError> {
     tree.view().is_empty()
 }
 
-fn store_config(config: &Config, durability: Durability) -> StoreConfig {
+fn store_config(config: &ServerConfig, durability: Durability) -> StoreConfig {
     StoreConfig {
         secret: config.secret,
         memory_bytes: config.memory_limit_bytes,
@@ -182,39 +185,39 @@ fn store_config(config: &Config, durability: Durability) -> StoreConfig {
     }
 }
 
-fn said(log: &dyn Log, event: Event) {
+fn said(log: &dyn Log, event: StorageEvent) {
     match event {
-        Event::Failed(why) => log.storage(&format!(
+        StorageEvent::Failed(why) => log.storage(&format!(
             "writing or syncing the log has failed; writes are refused until a restart: {why}"
         )),
-        Event::Full(why) => log.storage(&format!(
+        StorageEvent::Full(why) => log.storage(&format!(
             "there is no room for the log; writes that grow are refused until there is: {why}"
         )),
-        Event::NotReady(why) => log.storage(&format!(
+        StorageEvent::NotReady(why) => log.storage(&format!(
             "the log cannot grow; writes that grow are refused until it can, and it is tried \
              again: {why}"
         )),
-        Event::RoomAgain => log.storage_recovered("there is room for the log again"),
-        Event::NotRetired(why) => log.storage(&format!(
+        StorageEvent::RoomAgain => log.storage_recovered("there is room for the log again"),
+        StorageEvent::NotRetired(why) => log.storage(&format!(
             "files of the log that nobody needs stay, nothing is lost, and it will be tried \
              again; the data folder grows \
              until then: {why}"
         )),
-        Event::SnapshotMade(report) => log.snapshot(&report),
-        Event::SnapshotFailed(why) => log.storage(&format!(
+        StorageEvent::SnapshotMade(report) => log.snapshot(&report),
+        StorageEvent::SnapshotFailed(why) => log.storage(&format!(
             "a snapshot failed, nothing is lost, and it will be tried again; the log grows until \
              then: {why}"
         )),
-        Event::TreeFailed(why) => log.storage(&format!(
+        StorageEvent::TreeFailed(why) => log.storage(&format!(
             "the disk does not take what was written to one database; nothing is lost, and it \
              will be tried again; the log \
              grows until then: {why}"
         )),
-        Event::TreeWorks(which) => {
+        StorageEvent::TreeWorks(which) => {
             log.storage_recovered(&format!("the disk takes what is written to {which} again"));
         }
-        Event::NoPriority(why) => log.storage(&why),
-        Event::FolderRemade => log.storage(
+        StorageEvent::NoPriority(why) => log.storage(&why),
+        StorageEvent::FolderRemade => log.storage(
             "the file `pelton-data` of the data folder was damaged and was made anew, as \
              --accept-loss allows: an end of the \
              log that is missing was not noticed, and the secret under which tokens are hashed is \
@@ -260,14 +263,14 @@ mod tests {
     }
 
     impl Folder {
-        fn config(&self, kind: Option<Kind>) -> Config {
+        fn config(&self, kind: Option<Kind>) -> ServerConfig {
             let id = LogId {
                 history: 7,
                 secret: 8,
             };
             let time = Arc::new(Ticking(AtomicU64::new(0)));
             let config = crate::pair::config(Arc::new(SilentLog), time);
-            Config {
+            ServerConfig {
                 storage: Storage::Folder {
                     disk: Arc::clone(&self.disk) as _,
                     log: LogConfig {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::blob::UploadPeer;
 
 use crate::limits;
-use crate::pace::{Pace, PaceTable, Rate};
+use crate::pace::{OwnerPace, PaceTable, Rate};
 
 /// The wrong tokens of all peers of a server, by address.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct WrongTokens {
 /// The wrong tokens of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnectionWrongTokens {
-    pace: Pace,
+    pace: OwnerPace,
 }
 
 /// When a call with a wrong token is refused.

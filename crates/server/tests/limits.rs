@@ -6,7 +6,7 @@ use common::{Caller, Host, MILLISECOND_NS, Options};
 use protobuf::writer;
 use wire::grpc::Code;
 use wire::http2::frame::{self, FrameHeader, kind};
-use wire::{Cause, ErrorCode, RequestHead, StreamKey};
+use wire::{CancelCause, ErrorCode, RequestHead, StreamKey};
 
 const GET: &str = "/pelton.v1.KeyValue/Get";
 const PUT: &str = "/pelton.v1.KeyValue/Put";
@@ -275,7 +275,8 @@ fn streams_above_the_limit_are_refused_and_the_connection_lives() {
     let mut caller = Caller::silent(&mut host, false);
     let streams: Vec<_> = (0..10).map(|_| caller.call(ECHO, &delayed(10))).collect();
     caller.exchange(&mut host);
-    let refused = |stream: &&StreamKey| caller.heard(**stream).cancelled == Some(Cause::Refused);
+    let refused =
+        |stream: &&StreamKey| caller.heard(**stream).cancelled == Some(CancelCause::Refused);
     assert_eq!(streams.iter().filter(refused).count(), 6);
     host.advance_ms(11);
     caller.exchange(&mut host);

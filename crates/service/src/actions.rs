@@ -15,7 +15,7 @@ use store::{
 
 use crate::identities::{Identity, Proof};
 use crate::message_parts::MessageParts;
-use crate::shares::Caller;
+use crate::shares::CallerId;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskRefusal};
 
@@ -296,7 +296,7 @@ pub trait Wakeups {
     fn step_later(&mut self);
 
     /// Returns whose call this is: what is scarce is shared out by callers.
-    fn caller(&self) -> Caller;
+    fn caller(&self) -> CallerId;
 }
 
 /// The clocks that a call may read.

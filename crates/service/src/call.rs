@@ -1,9 +1,9 @@
 //! A call as a state machine: what comes in ([`CallSteps`]) and what it asks for ([`Actions`]).
 //!
-//! The layer above makes a [`Call`](crate::Call) when a request head has arrived, feeds it what the
-//! caller sends, and carries out what the call asks for. A call keeps no borrowed bytes between two
-//! steps and never blocks. Once it has called [`Responses::respond`] or [`Responses::finish`] it is
-//! over: the layer above drops it and brings it nothing more.
+//! The layer above makes a [`ServiceCall`](crate::ServiceCall) when a request head has arrived,
+//! feeds it what the caller sends, and carries out what the call asks for. A call keeps no borrowed
+//! bytes between two steps and never blocks. Once it has called [`Responses::respond`] or
+//! [`Responses::finish`] it is over: the layer above drops it and brings it nothing more.
 
 use std::sync::Arc;
 

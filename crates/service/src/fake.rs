@@ -25,10 +25,10 @@ use crate::identities::{
 use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::{Method, served};
 use crate::rights::{Grant, Rights};
-use crate::services::Call;
+use crate::services::ServiceCall;
 use crate::serving::Registry;
 use crate::settings::ServiceSettings;
-use crate::shares::Caller;
+use crate::shares::CallerId;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskNews, TaskRefusal};
 use crate::waiting::WaitingCalls;
@@ -472,8 +472,8 @@ impl Wakeups for Recorder {
         self.wants_step = true;
     }
 
-    fn caller(&self) -> Caller {
-        Caller::default()
+    fn caller(&self) -> CallerId {
+        CallerId::default()
     }
 }
 
@@ -511,7 +511,7 @@ impl Clock for Standing {
 
 /// One call and the layer above it.
 pub(crate) struct Fake {
-    call: Call,
+    call: ServiceCall,
     pub actions: Recorder,
 }
 
@@ -592,7 +592,7 @@ impl Fake {
             deadline_ns: u64::MAX,
             metadata,
         };
-        let call = Call::started(method, &head, shared, &mut actions);
+        let call = ServiceCall::started(method, &head, shared, &mut actions);
         Fake { call, actions }
     }
 

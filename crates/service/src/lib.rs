@@ -1,8 +1,8 @@
 //! What each RPC means, as pure state machines.
 //!
-//! [`route`] finds the [`Method`] of a request, [`Call::started`] makes its state machine, and
-//! [`CallSteps`] names the steps that the layer above brings to it. What a call wants done it asks
-//! of [`Actions`].
+//! [`route`] finds the [`Method`] of a request, [`ServiceCall::started`] makes its state machine,
+//! and [`CallSteps`] names the steps that the layer above brings to it. What a call wants done it
+//! asks of [`Actions`].
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -65,9 +65,9 @@ pub use figures::{Figures, LoopFigures, ReaderFigures, RefusedFor};
 pub use message_parts::{MessagePart, MessageParts};
 pub use method::{CallKind, Method, route};
 pub use permission::{PeerKind, check_begin};
-pub use services::Call;
+pub use services::ServiceCall;
 pub use settings::ServiceSettings;
-pub use shares::Caller;
+pub use shares::CallerId;
 pub use status::{Code, Status};
 pub use task::{Task, TaskFailure, TaskFailureKind, TaskNews, TaskRefusal};
 pub use waiting::WaitingCalls;

@@ -580,13 +580,23 @@ impl Method {
 /// Returns the full names of the gRPC services that are served, with or without the flag
 /// `--interop`, for health and reflection: in order, and behind them those that a flag adds.
 pub fn served(interop: bool) -> impl Iterator<Item = &'static str> {
-    let is_served = |method: &&Method| !method.is_plain() && method.is_served(interop);
-    let methods = Method::ALL.iter().filter(is_served);
-    let name = |method: &Method| (!method.is_served(false), method.service_label());
-    let mut names: Vec<_> = methods.map(name).collect();
+    let name = |method: Method| (!method.is_served(false), method.service_label());
+    let mut names: Vec<_> = served_methods(interop).map(name).collect();
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|(_, name)| name)
+}
+
+/// Returns the same in the order of the table.
+pub(crate) fn served_in_order(interop: bool) -> Vec<&'static str> {
+    let mut names: Vec<_> = served_methods(interop).map(Method::service_label).collect();
+    names.dedup();
+    names
+}
+
+fn served_methods(interop: bool) -> impl Iterator<Item = Method> {
+    let methods = Method::ALL.iter().copied();
+    methods.filter(move |method| !method.is_plain() && method.is_served(interop))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use store::{LogPlace, ReplicaId};
+use store::{EpochPlace, ReplicaId};
 
 use crate::status::{Code, Status};
 
@@ -39,7 +39,7 @@ pub struct EpochConfirmation {
     /// For which candidate.
     pub candidate: ReplicaId,
     /// Where its log ends.
-    pub place: LogPlace,
+    pub place: EpochPlace,
 }
 
 /// How a replica is to take the place of its leader.
@@ -176,7 +176,7 @@ mod tests {
             replica: [1; 16],
             epoch: 2,
             candidate: [2; 16],
-            place: LogPlace { epoch: 1, sequence },
+            place: EpochPlace { epoch: 1, sequence },
         })
     }
 

@@ -1,6 +1,6 @@
 //! What a request is about, for the log: its database and its key.
 
-use protobuf::{Reader, Value};
+use protobuf::{FieldValue, Reader};
 
 use crate::method::{DatabaseName, Method};
 
@@ -46,13 +46,14 @@ fn name_at<'a>(message: &'a [u8], path: &[u32]) -> Option<&'a str> {
     std::str::from_utf8(at).ok()
 }
 
-/// Returns the last field of a number that has a length, as readers of messages take it.
+/// Returns the last field of a number that has a length, as readers of messages take it: the table
+/// of methods names the field, whichever message it is of.
 fn field(message: &[u8], number: u32) -> Option<&[u8]> {
     let mut reader = Reader::new(message);
     let mut found = None;
     while let Ok(Some((field, value))) = reader.next_field() {
         if field == number
-            && let Ok(bytes) = Value::bytes(value)
+            && let Ok(bytes) = FieldValue::bytes(value)
         {
             found = Some(bytes);
         }

@@ -22,20 +22,21 @@ use crate::health::HealthCall;
 use crate::http::HttpCall;
 use crate::interop::InteropCall;
 use crate::keyvalue::KeyValueCall;
-use crate::method::{Method, Service};
+use crate::method::{Method, Service, served_in_order};
 use crate::reflection::ReflectionCall;
 use crate::replication::ReplicationCall;
+use crate::settings::ServiceSettings;
 use crate::status::Status;
 use crate::task::TaskNews;
 
 pub use crate::keyvalue::{database_gone, no_reader, not_read, reads_wait};
 
-/// Makes [`Call`] of the table, and brings its steps to the state machine that it holds.
+/// Makes [`ServiceCall`] of the table, and brings its steps to the state machine that it holds.
 macro_rules! services {
     ($($call:ident($state:ty): $($service:ident)|+;)*) => {
         /// A call of any method. Small, as a server holds many: what needs more than a few words is
         /// boxed.
-        pub enum Call {
+        pub enum ServiceCall {
             $(
                 #[doc = concat!("Of ", stringify!($($service),+), ".")]
                 $call($state),
@@ -46,27 +47,27 @@ macro_rules! services {
             Over,
         }
 
-        impl Call {
+        impl ServiceCall {
             /// Begins a call of `method`.
             pub fn started(
                 method: Method,
                 head: &CallHead<'_>,
                 shared: &Shared,
                 actions: &mut impl Actions,
-            ) -> Call {
+            ) -> ServiceCall {
                 if !is_served(method, shared) {
                     actions.finish(not_served(method));
-                    return Call::Over;
+                    return ServiceCall::Over;
                 }
                 if method.is_for_leader()
                     && let Some(refusal) = shared.write_refusal()
                 {
                     actions.finish(refusal);
-                    return Call::Over;
+                    return ServiceCall::Over;
                 }
                 match method.service() {
                     $($(Service::$service)|+ => {
-                        Call::$call(<$state>::started(method, head, shared, actions))
+                        ServiceCall::$call(<$state>::started(method, head, shared, actions))
                     })*
                 }
             }
@@ -76,9 +77,9 @@ macro_rules! services {
         macro_rules! step {
             ($one:expr, $of:ident => $step:expr) => {
                 match $one {
-                    $(Call::$call($of) => $step,)*
-                    Call::Refused($of) => $step,
-                    Call::Over => {}
+                    $(ServiceCall::$call($of) => $step,)*
+                    ServiceCall::Refused($of) => $step,
+                    ServiceCall::Over => {}
                 }
             };
         }
@@ -104,7 +105,7 @@ services! {
 }
 
 const _: () = assert!(
-    size_of::<Call>() <= 64,
+    size_of::<ServiceCall>() <= 64,
     "a server holds many calls: box what is large"
 );
 
@@ -120,21 +121,21 @@ fn not_served(method: Method) -> Status {
     Status::unimplemented(format!("{path} is served only with the flag --interop"))
 }
 
-impl PlanReads for Call {
+impl PlanReads for ServiceCall {
     fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
         step!(self, state => state.plan_reads(kept, plan));
     }
 
     fn reads_in_order(&self) -> bool {
         match self {
-            Call::KeyValue(state) => state.reads_in_order(),
-            Call::Tkrzw(state) => state.reads_in_order(),
+            ServiceCall::KeyValue(state) => state.reads_in_order(),
+            ServiceCall::Tkrzw(state) => state.reads_in_order(),
             _ => false,
         }
     }
 }
 
-impl<A: Actions> CallSteps<A> for Call {
+impl<A: Actions> CallSteps<A> for ServiceCall {
     #[inline]
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         step!(self, state => state.message(bytes, last, shared, actions));
@@ -196,17 +197,45 @@ impl<A: Actions> CallSteps<A> for Call {
 }
 
 /// Returns what `GET /` says: name and version, and what is served.
-pub fn greeting(server: &ServerInfo) -> String {
+pub fn greeting(server: &ServerInfo, settings: &ServiceSettings) -> String {
     let ServerInfo { name, version } = server;
+    let services: String = (served_in_order(settings.interop).iter())
+        .map(|service| format!("  {service}\n"))
+        .collect();
     format!(
         "{name} {version}: a key-value and blob server over gRPC.\n\
-         This port serves pelton.v1.KeyValue, pelton.v1.Blob, pelton.v1.Echo, \
-         grpc.health.v1.Health, server reflection,\n\
-         io.grpc.KeyValueService, messaging.GuploadService, Ydb.Debug.V1.DebugService, \
-         example.EchoService, BenchmarkPB and tkrzw_rpc.DBMService over HTTP/2,\n\
-         and their unary methods over baidu_std and SRPC, with TLS or without. Try: pelton \
-         status\n\
+         This port serves over HTTP/2, with TLS or without:\n\
+         {services}\
+         and their unary methods over baidu_std and SRPC. Try: pelton status\n\
          Blobs are at /blob/NAME, for clients that begin with HTTP/2: curl \
          --http2-prior-knowledge\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::served;
+
+    #[test]
+    fn the_greeting_names_each_service_that_is_served() {
+        let server = ServerInfo {
+            name: "pelton",
+            version: "1",
+        };
+        for interop in [false, true] {
+            let settings = ServiceSettings {
+                interop,
+                ..ServiceSettings::default()
+            };
+            let text = greeting(&server, &settings);
+            let named = text.lines().filter_map(|line| line.strip_prefix("  "));
+            let mut named: Vec<&str> = named.collect();
+            assert_eq!(named[0], "pelton.v1.KeyValue");
+            named.sort_unstable();
+            let mut served: Vec<&str> = served(interop).collect();
+            served.sort_unstable();
+            assert_eq!(named, served);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::identities::IdentityKey;
 
 /// Whose call it is, as far as callers can be told from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Caller {
+pub struct CallerId {
     /// From where its connection comes.
     pub address: UploadPeer,
     /// Names its connection among those of the server.
@@ -38,7 +38,7 @@ pub(crate) struct Bounds {
 
 /// What is taken, in all and by whom. Who has nothing is not kept.
 #[derive(Debug, Default)]
-pub(crate) struct Shares {
+pub(crate) struct CallerShares {
     all: u64,
     addresses: BTreeMap<UploadPeer, u64>,
     connections: BTreeMap<u64, u64>,
@@ -56,14 +56,14 @@ pub(crate) struct Exceeded {
     pub all: u64,
 }
 
-impl Shares {
+impl CallerShares {
     /// What is taken in all.
     pub fn all(&self) -> u64 {
         self.all
     }
 
     /// Takes so much for a caller.
-    pub fn take(&mut self, caller: Caller, amount: u64, bounds: &Bounds) -> Result<(), Exceeded> {
+    pub fn take(&mut self, caller: CallerId, amount: u64, bounds: &Bounds) -> Result<(), Exceeded> {
         self.check(caller, amount, bounds)?;
         self.all += amount;
         if amount > 0 {
@@ -76,7 +76,7 @@ impl Shares {
         Ok(())
     }
 
-    fn check(&self, caller: Caller, amount: u64, bounds: &Bounds) -> Result<(), Exceeded> {
+    fn check(&self, caller: CallerId, amount: u64, bounds: &Bounds) -> Result<(), Exceeded> {
         let has = |found: Option<&u64>| found.copied().unwrap_or(0);
         let of_connection = has(self.connections.get(&caller.connection));
         if of_connection + amount <= bounds.in_any_case {
@@ -102,7 +102,7 @@ impl Shares {
     }
 
     /// Gives back what a caller has taken.
-    pub fn give_back(&mut self, caller: Caller, amount: u64) {
+    pub fn give_back(&mut self, caller: CallerId, amount: u64) {
         self.all = self.all.saturating_sub(amount);
         subtract(self.addresses.entry(caller.address), amount);
         subtract(self.connections.entry(caller.connection), amount);
@@ -137,8 +137,8 @@ mod tests {
         in_any_case: 4,
     };
 
-    fn caller(address: u32, connection: u64) -> Caller {
-        Caller {
+    fn caller(address: u32, connection: u64) -> CallerId {
+        CallerId {
             address: UploadPeer::with_address(Ipv4Addr::from(address).into()),
             connection,
             identity: None,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// Takes all that a caller can get, one by one.
-    fn take_all(shares: &mut Shares, caller: Caller) -> (u64, Exceeded) {
+    fn take_all(shares: &mut CallerShares, caller: CallerId) -> (u64, Exceeded) {
         let mut taken = 0;
         loop {
             match shares.take(caller, 1, &BOUNDS) {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_share_is_taken_and_given_back() {
-        let mut shares = Shares::default();
+        let mut shares = CallerShares::default();
         for _ in 0..2 {
             let (taken, exceeded) = take_all(&mut shares, caller(1, 1));
             assert_eq!(taken, 2_000, "a quarter of the 8000 that are left");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn much_at_once_is_measured_as_a_whole() {
-        let mut shares = Shares::default();
+        let mut shares = CallerShares::default();
         assert!(shares.take(caller(1, 1), 2_501, &BOUNDS).is_err());
         assert!(shares.take(caller(1, 1), 2_500, &BOUNDS).is_ok());
         assert!(shares.take(caller(1, 2), 0, &BOUNDS).is_ok());
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_connections_of_an_address_share() {
-        let mut shares = Shares::default();
+        let mut shares = CallerShares::default();
         let taken: u64 = (0..10)
             .map(|connection| take_all(&mut shares, caller(1, connection)).0)
             .sum();
@@ -195,9 +195,9 @@ mod tests {
     /// From however many addresses and connections.
     #[test]
     fn the_calls_of_a_token_share() {
-        let mut shares = Shares::default();
+        let mut shares = CallerShares::default();
         let table = Identities::new(TokenKey::new(&[1; 32]), vec![Rights::default(); 2]).table();
-        let of = |identity: usize, number: u64| Caller {
+        let of = |identity: usize, number: u64| CallerId {
             identity: Some(table.of_listener(identity)),
             ..caller(number as u32, number)
         };
@@ -226,7 +226,7 @@ mod tests {
     /// theirs.
     #[test]
     fn a_new_connection_always_gets_something() {
-        let mut shares = Shares::default();
+        let mut shares = CallerShares::default();
         for connection in 0..2_000 {
             take_all(&mut shares, caller(connection as u32 / 20, connection));
         }

@@ -7,21 +7,21 @@ use crate::limits::{
     WAITING_CALLS_ADDRESS_SHARE, WAITING_CALLS_CONNECTION_SHARE, WAITING_CALLS_IDENTITY_SHARE,
     WAITING_CALLS_IN_ANY_CASE, WAITING_CALLS_MAX,
 };
-use crate::shares::{Bounds, Caller, Exceeded, Shares};
+use crate::shares::{Bounds, CallerId, CallerShares, Exceeded};
 use crate::status::Status;
 
 /// The places for waiting calls of one server, shared by all its loops.
 #[derive(Debug)]
 pub struct WaitingCalls {
-    taken: Arc<Mutex<Shares>>,
+    taken: Arc<Mutex<CallerShares>>,
     bounds: Bounds,
 }
 
 /// The place of one waiting call; free again when dropped.
 #[derive(Debug)]
 pub struct WaitingPlace {
-    taken: Arc<Mutex<Shares>>,
-    caller: Caller,
+    taken: Arc<Mutex<CallerShares>>,
+    caller: CallerId,
 }
 
 impl WaitingCalls {
@@ -45,7 +45,7 @@ impl WaitingCalls {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if its connection or its address has its share of what is left.
-    pub fn enter(&self, caller: Caller) -> Result<WaitingPlace, Status> {
+    pub fn enter(&self, caller: CallerId) -> Result<WaitingPlace, Status> {
         let taken = lock(&self.taken).take(caller, 1, &self.bounds);
         taken.map_err(|exceeded| refused(exceeded, self.bounds.max))?;
         Ok(WaitingPlace {
@@ -81,7 +81,7 @@ fn refused(Exceeded { whose, has, all }: Exceeded, max: u64) -> Status {
     ))
 }
 
-fn lock(taken: &Mutex<Shares>) -> MutexGuard<'_, Shares> {
+fn lock(taken: &Mutex<CallerShares>) -> MutexGuard<'_, CallerShares> {
     // Nothing under this lock can panic half-way.
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn places_are_shared_out_and_given_back() {
         let waiting = WaitingCalls::new(100);
-        let caller = Caller::default();
+        let caller = CallerId::default();
         let mut places: Vec<_> = (0..20)
             .map(|_| waiting.enter(caller).expect("a quarter of what is left"))
             .collect();
@@ -107,7 +107,7 @@ mod tests {
         places.pop();
         assert_eq!(waiting.count(), 19);
         waiting.enter(caller).expect("one place was given back");
-        let other = Caller {
+        let other = CallerId {
             connection: 1,
             ..caller
         };

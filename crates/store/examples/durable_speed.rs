@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use store::durable::{CommitLoop, Durable, DurableCommitter, Event, Mailbox, Opened, Waker};
+use store::durable::{
+    CommitLoop, CommitWaker, Durable, DurableCommitter, Mailbox, Opened, StorageEvent,
+};
 use store::{
     Clock, Condition, DatabaseId, Decision, Durability, Expiry, Mode, Operation, Outcomes, Store,
     StoreConfig, WriteBatch,
@@ -56,7 +58,7 @@ fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
     let clock = RealClock(Instant::now());
     let (store, committer) = open(&folder.join("thread"))?;
     let reporter = Box::new(|event| match event {
-        Event::SnapshotMade(_) => {}
+        StorageEvent::SnapshotMade(_) => {}
         other => eprintln!("{other:?}"),
     });
     let durable = Durable::start(committer, clock.clone(), reporter)?;
@@ -161,7 +163,7 @@ struct Client {
 impl Client {
     fn new(
         store: &Store,
-        register: impl FnOnce(Waker) -> (Mailbox, Option<(CommitLoop, RealClock)>),
+        register: impl FnOnce(CommitWaker) -> (Mailbox, Option<(CommitLoop, RealClock)>),
     ) -> Client {
         let has_answers = Arc::new(AtomicBool::new(false));
         let (loop_thread, seen) = (std::thread::current(), has_answers.clone());

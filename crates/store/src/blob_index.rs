@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::WriteBatch;
 use crate::blob::limits::SWEEP_BLOBS;
-use crate::blob::{BlobOpening, Blobs, Description, Sealed, Settled, key};
+use crate::blob::{BlobOpening, BlobStore, Description, Sealed, Settled, key};
 use crate::database_id::DatabaseId;
 use crate::operation::{Condition, Mode, Operation};
 use crate::outcome::{CommitOutcome, Decision, OperationStatus, Refusal};
@@ -14,10 +14,10 @@ use crate::range::{Direction, Range};
 use crate::store::Store;
 use crate::sweep::SWEEP_TAG;
 
-impl Blobs {
+impl BlobStore {
     /// Takes notice of the outcome of a commit on [`DatabaseId::BLOBS`], whoever asked for it: what
     /// it has replaced or removed goes. `sealed` is what it was to describe.
-    pub fn settle(self: &Arc<Blobs>, outcome: &CommitOutcome<'_>, sealed: Option<Sealed>) {
+    pub fn settle(self: &Arc<BlobStore>, outcome: &CommitOutcome<'_>, sealed: Option<Sealed>) {
         let is_applied = outcome.decision == Decision::Applied;
         for operation in outcome.operations().filter(|_| is_applied) {
             if operation.status == OperationStatus::Done
@@ -42,7 +42,7 @@ impl Blobs {
     /// Collects what is due, if it is time. Removals of descriptions go into the batch; their
     /// outcomes are to be [settled](Blobs::settle) like others. The calling thread must hold no
     /// [`View`](crate::View).
-    pub fn collect(self: &Arc<Blobs>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
+    pub fn collect(self: &Arc<BlobStore>, store: &Store, now_ms: u64, batch: &mut WriteBatch) {
         if !self.begin_collection(now_ms) {
             return;
         }

@@ -48,7 +48,7 @@
 //! | basics | ids, operations, ranges, values, limits, the clock, budgets |
 //!
 //! What a lower layer must know of a higher one comes as an argument. Methods of a type may stand
-//! in a higher module that they need, as [`Store::committer`] and [`blob::Blobs::collect`] do.
+//! in a higher module that they need, as [`Store::committer`] and [`blob::BlobStore::collect`] do.
 
 // What ships does not panic: docs/internals/panics.md.
 #![cfg_attr(
@@ -152,7 +152,7 @@ pub use read_view::{Counted, ReadView};
 pub use record::{CommitRun, Source};
 pub use replica_reading::{FileReading, ReplicaPiece, ReplicaReading};
 pub use replica_set::{
-    FIRST_EPOCH, LogPlace, PlaceError, QuorumError, REPLICA_ID_BYTES, ReplicaId, ReplicaSet,
+    EpochPlace, FIRST_EPOCH, PlaceError, QuorumError, REPLICA_ID_BYTES, ReplicaId, ReplicaSet,
     ReplicaSetChange,
 };
 pub use secret::FolderSecret;

@@ -66,7 +66,7 @@ impl UnsettledChange {
 
 /// Where a log ends: of two, the higher one has all that was acknowledged in the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPlace {
+pub struct EpochPlace {
     /// The epoch of the last group.
     pub epoch: u64,
     /// The last sequence.
@@ -182,8 +182,8 @@ impl ReplicaSet {
     ///
     /// # Errors
     /// If another leader took over before.
-    pub fn check_place(&self, place: LogPlace) -> Result<(), PlaceError> {
-        let LogPlace { epoch, sequence } = place;
+    pub fn check_place(&self, place: EpochPlace) -> Result<(), PlaceError> {
+        let EpochPlace { epoch, sequence } = place;
         // Behind so many epochs it is not known any more where the first one ended.
         let is_first = epoch == FIRST_EPOCH && self.epochs.len() < EPOCHS_KEPT_MAX;
         if !is_first && !self.epochs.contains_key(&epoch) {
@@ -422,7 +422,7 @@ mod tests {
     fn a_place_is_good_up_to_where_its_epoch_was_left() {
         let mut set = ReplicaSet::default();
         assert_eq!(set.epoch(), FIRST_EPOCH);
-        let place = |epoch, sequence| LogPlace { epoch, sequence };
+        let place = |epoch, sequence| EpochPlace { epoch, sequence };
         assert_eq!(set.check_place(place(1, u64::MAX)), Ok(()));
         set.add(&epoch_key(2), &10u64.to_le_bytes());
         set.add(&epoch_key(4), &20u64.to_le_bytes());
@@ -463,7 +463,7 @@ mod tests {
         set.epochs.remove(&2);
         set.add(&epoch_key(epoch), &1u64.to_le_bytes());
         for epoch in [FIRST_EPOCH, 2] {
-            let place = LogPlace { epoch, sequence: 1 };
+            let place = EpochPlace { epoch, sequence: 1 };
             let expected = PlaceError::UnknownEpoch { epoch, sequence: 1 };
             assert_eq!(set.check_place(place), Err(expected));
         }

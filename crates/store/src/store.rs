@@ -7,7 +7,7 @@ use parking_lot::lock_api::ArcRwLockReadGuard;
 use parking_lot::{Mutex, RawRwLock, RwLock};
 
 use crate::acknowledged::Acknowledgements;
-use crate::blob::{BlobConfig, BlobUse, Blobs};
+use crate::blob::{BlobConfig, BlobStore, BlobUse};
 use crate::catalogue::{Catalogue, Database, State};
 use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 use crate::database_id::DatabaseId;
@@ -102,7 +102,7 @@ struct SharedStore {
     /// Another server gives out the sequences.
     follows: AtomicBool,
     feeds: Arc<Feeds>,
-    blobs: OnceLock<Arc<Blobs>>,
+    blobs: OnceLock<Arc<BlobStore>>,
     secret: OnceLock<FolderSecret>,
 }
 
@@ -412,7 +412,7 @@ impl Store {
     }
 
     /// The blobs of a store with a log that is open.
-    pub fn blobs(&self) -> Option<&Arc<Blobs>> {
+    pub fn blobs(&self) -> Option<&Arc<BlobStore>> {
         self.shared.blobs.get()
     }
 
@@ -422,7 +422,7 @@ impl Store {
         blobs.map_or_else(BlobUse::default, |blobs| blobs.used(database))
     }
 
-    pub(crate) fn set_blobs(&self, blobs: Arc<Blobs>) {
+    pub(crate) fn set_blobs(&self, blobs: Arc<BlobStore>) {
         let set = self.shared.blobs.set(blobs);
         debug_assert!(set.is_ok(), "a store is opened once");
     }

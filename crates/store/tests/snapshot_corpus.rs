@@ -1,6 +1,6 @@
 //! The file of a snapshot with any bytes in it: the fuzz target `snapshot`.
 
-use store::snapshot::{self, Header, Visitor};
+use store::snapshot::{self, SnapshotHeader, Visitor};
 use store::{DatabaseId, Entry};
 use wal::disk::{Disk, SimulatedDisk};
 
@@ -49,7 +49,7 @@ struct SeenContent {
 }
 
 impl Visitor for SeenContent {
-    fn header(&mut self, header: &Header) -> Result<(), &'static str> {
+    fn header(&mut self, header: &SnapshotHeader) -> Result<(), &'static str> {
         self.databases = header.databases.len();
         Ok(())
     }

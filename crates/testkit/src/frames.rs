@@ -1,7 +1,7 @@
 //! Frames of HTTP/2, baidu_std and SRPC, and messages of gRPC as bytes, for peers that are scripts.
 
 use wire::ErrorCode;
-use wire::framed::Protocol;
+use wire::framed::FramedProtocol;
 use wire::hpack::{Encoder, Indexing};
 use wire::http2::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
 
@@ -62,11 +62,11 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a frame of baidu_std or SRPC.
-pub fn framed(protocol: Protocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
+pub fn framed(protocol: FramedProtocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
     let number = |bytes: usize| (bytes as u32).to_be_bytes();
     let lengths = match protocol {
-        Protocol::BaiduStd => [number(meta.len() + body.len()), number(meta.len())],
-        Protocol::Srpc => [number(meta.len()), number(body.len())],
+        FramedProtocol::BaiduStd => [number(meta.len() + body.len()), number(meta.len())],
+        FramedProtocol::Srpc => [number(meta.len()), number(body.len())],
     };
     let mut bytes = protocol.magic().to_vec();
     bytes.extend_from_slice(lengths.as_flattened());

@@ -71,7 +71,7 @@ pub struct Position {
 
 /// What stands at the head of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct GroupHeader {
     /// Which log it belongs to.
     pub log_id: LogId,
     /// Number of the group, from 1 on, without gaps.
@@ -99,7 +99,7 @@ pub struct Header {
     pub segment_bytes: u64,
 }
 
-impl Header {
+impl GroupHeader {
     /// Bytes of the whole group on the device; `None`: more than there can be.
     pub fn group_bytes(&self) -> Option<u64> {
         self.body_bytes
@@ -147,7 +147,7 @@ impl Header {
 
     /// Reads a header, of which only the form is checked. The checksum of the group decides whether
     /// it is one.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Header, NoGroup> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<GroupHeader, NoGroup> {
         if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
             return Err(NoGroup::Other);
         }
@@ -160,7 +160,7 @@ impl Header {
         if ![FORMAT_VERSION_1, FORMAT_VERSION].contains(&version) {
             return Err(NoGroup::Version(version, log_id));
         }
-        let header = Header {
+        let header = GroupHeader {
             log_id,
             number: u64_at(bytes, 32),
             first_sequence: u64_at(bytes, 40),
@@ -207,7 +207,7 @@ pub(super) enum NoGroup {
 #[derive(Clone, Copy, Debug)]
 pub struct LogGroup<'a> {
     /// What stands at its head.
-    pub header: Header,
+    pub header: GroupHeader,
     /// Its checksum, which the next group repeats.
     pub checksum: u32,
     body: &'a [u8],
@@ -215,7 +215,7 @@ pub struct LogGroup<'a> {
 
 impl<'a> LogGroup<'a> {
     /// Checks the checksum of the group that `bytes` are.
-    pub(super) fn check(header: Header, bytes: &'a [u8]) -> Option<LogGroup<'a>> {
+    pub(super) fn check(header: GroupHeader, bytes: &'a [u8]) -> Option<LogGroup<'a>> {
         let checksum = checksum(bytes);
         let body_end = HEADER_BYTES + usize::try_from(header.body_bytes).ok()?;
         (checksum == u32_at(bytes, CHECKSUM_AT)).then(|| LogGroup {
@@ -472,8 +472,8 @@ impl GroupBuffer {
     }
 
     /// Fills in the header and the zeros at the end; `header` says what the buffer does not know.
-    pub(super) fn seal(&mut self, header: Header) -> (Header, u32) {
-        let header = Header {
+    pub(super) fn seal(&mut self, header: GroupHeader) -> (GroupHeader, u32) {
+        let header = GroupHeader {
             body_bytes: (self.len() - HEADER_BYTES) as u64,
             records: self.records,
             ..header
@@ -504,8 +504,8 @@ impl GroupBuffer {
 mod tests {
     use super::*;
 
-    fn header() -> Header {
-        Header {
+    fn header() -> GroupHeader {
+        GroupHeader {
             log_id: LogId {
                 history: 1,
                 secret: 2,
@@ -560,7 +560,7 @@ mod tests {
             let copied_bytes: Vec<u8> = copied.pieces().flatten().copied().collect();
             let kept_bytes: Vec<u8> = kept.pieces().flatten().copied().collect();
             assert!(kept_bytes == copied_bytes, "{sizes:?}");
-            let decoded = Header::decode(&kept_bytes).expect("it is one");
+            let decoded = GroupHeader::decode(&kept_bytes).expect("it is one");
             let group = LogGroup::check(decoded, &kept_bytes).expect("its checksum is right");
             assert_eq!(group.records().count(), sizes.len());
             copied.clear();

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::extent::LogExtent;
-use super::group::{Header, LogGroup, Position};
+use super::group::{GroupHeader, LogGroup, Position};
 use super::place::{Chain, LogEnd, LogPlace};
 use super::reader::SegmentReader;
 use super::segment::segment_name;
@@ -236,7 +236,7 @@ impl GroupReader {
 
     /// The header of the next group, and the bytes of all of it; goes on to the next segment for
     /// it.
-    fn peek(&mut self) -> Result<(Header, u64), GroupError> {
+    fn peek(&mut self) -> Result<(GroupHeader, u64), GroupError> {
         if let Some(found) = self.header_here()? {
             return Ok(found);
         }
@@ -255,12 +255,12 @@ impl GroupReader {
         found.ok_or_else(|| GroupError::damaged(&*self.disk, next))
     }
 
-    fn header_here(&mut self) -> Result<Option<(Header, u64)>, GroupError> {
+    fn header_here(&mut self) -> Result<Option<(GroupHeader, u64)>, GroupError> {
         self.reader.shrink();
         let header = self.reader.header(self.place.offset);
         let header =
             header.map_err(|source| GroupError::device(&*self.disk, self.place, source))?;
-        let follows = |header: &Header| {
+        let follows = |header: &GroupHeader| {
             let chain = self.chain.as_ref();
             chain.is_none_or(|chain| chain.is_followed_by(header))
         };

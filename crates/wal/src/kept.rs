@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::group::{Header, Position};
+use super::group::{GroupHeader, Position};
 use super::reader::SegmentReader;
 use super::scan::{LogReadFailure, reader};
 use super::segment::{FoundSegment, segment_name};
@@ -35,7 +35,7 @@ impl KeptSegments {
             return Ok((kept, found)); // there is no snapshot: all of it is needed
         }
         let heads = found.iter().map(|segment| head(disk, segment));
-        let heads: Vec<Option<Header>> = heads.collect::<Result<_, _>>()?;
+        let heads: Vec<Option<GroupHeader>> = heads.collect::<Result<_, _>>()?;
         let Some(first) = first_needed(disk, &found, &heads, base_sequence)? else {
             return Ok((kept, found));
         };
@@ -68,7 +68,7 @@ impl KeptSegments {
 
 /// The header of the first group of a segment, if it has the form of one; its checksum is not
 /// looked at.
-fn head(disk: &dyn Disk, segment: &FoundSegment) -> Result<Option<Header>, LogReadFailure> {
+fn head(disk: &dyn Disk, segment: &FoundSegment) -> Result<Option<GroupHeader>, LogReadFailure> {
     let read = || {
         let file = disk.open(&segment_name(segment.ordinal))?;
         SegmentReader::for_header(file)?.header(0)
@@ -84,7 +84,7 @@ fn head(disk: &dyn Disk, segment: &FoundSegment) -> Result<Option<Header>, LogRe
 fn first_needed(
     disk: &dyn Disk,
     found: &[FoundSegment],
-    heads: &[Option<Header>],
+    heads: &[Option<GroupHeader>],
     base_sequence: u64,
 ) -> Result<Option<usize>, LogReadFailure> {
     for place in (1..found.len()).rev() {
@@ -107,7 +107,7 @@ fn first_needed(
 fn begins_well(
     disk: &dyn Disk,
     segment: &FoundSegment,
-    head: Header,
+    head: GroupHeader,
 ) -> Result<bool, LogReadFailure> {
     let read = || Ok(reader(disk, segment.ordinal)?.group(0, head)?.is_some());
     read().map_err(|source| LogReadFailure::device(disk, segment.ordinal, 0, source))

@@ -70,8 +70,8 @@ mod writer;
 pub use damage::{Cut, Damage, TornGroup, Witness};
 pub use extent::LogExtent;
 pub use group::{
-    ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND,
-    Position, RecordPlace, Records,
+    ALIGN_BYTES, FORMAT_VERSION, GroupBuffer, GroupHeader, HEADER_BYTES, LogGroup, LogId,
+    NUMBER_BOUND, Position, RecordPlace, Records,
 };
 pub use group_reader::{GroupError, GroupReader, LogCursor, RawGroup};
 pub use known::{KnownLog, Misfit};

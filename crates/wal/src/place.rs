@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::group::{Header, LogId, Position};
+use super::group::{GroupHeader, LogId, Position};
 use super::segment::segment_name;
 
 /// Where something stands in the log.
@@ -51,7 +51,7 @@ impl Chain {
     }
 
     /// Whether a group with this header is the next one.
-    pub(super) fn is_followed_by(&self, header: &Header) -> bool {
+    pub(super) fn is_followed_by(&self, header: &GroupHeader) -> bool {
         header.number == self.position.group + 1
             && header.previous_checksum == self.checksum
             && header.first_sequence == self.position.sequence + 1
@@ -59,7 +59,7 @@ impl Chain {
     }
 
     /// The chain behind a group.
-    pub(super) fn behind(header: &Header, checksum: u32) -> Chain {
+    pub(super) fn behind(header: &GroupHeader, checksum: u32) -> Chain {
         Chain {
             log_id: header.log_id,
             position: header.position(),

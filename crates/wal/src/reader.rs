@@ -3,27 +3,27 @@
 use std::io;
 use std::sync::Arc;
 
-use super::group::{ALIGN_BYTES, HEADER_BYTES, Header, LogGroup, NoGroup};
+use super::group::{ALIGN_BYTES, GroupHeader, HEADER_BYTES, LogGroup, NoGroup};
 use super::limits;
-use crate::disk::{DiskFile, Window};
+use crate::disk::{DiskFile, FileWindow};
 
 /// Reads a segment piece by piece, mostly forwards.
 #[derive(Debug)]
 pub(super) struct SegmentReader {
-    window: Window,
+    window: FileWindow,
 }
 
 impl SegmentReader {
     pub(super) fn new(file: Arc<dyn DiskFile>) -> io::Result<SegmentReader> {
         Ok(SegmentReader {
-            window: Window::new(file, limits::READ_BYTES)?,
+            window: FileWindow::new(file, limits::READ_BYTES)?,
         })
     }
 
     /// Reads no more at a time than is asked for: for a look at a header.
     pub(super) fn for_header(file: Arc<dyn DiskFile>) -> io::Result<SegmentReader> {
         Ok(SegmentReader {
-            window: Window::new(file, HEADER_BYTES)?,
+            window: FileWindow::new(file, HEADER_BYTES)?,
         })
     }
 
@@ -37,9 +37,9 @@ impl SegmentReader {
     }
 
     /// The header at a place, if it has the form of one and its group would fit the file.
-    pub(super) fn header(&mut self, offset: u64) -> io::Result<Result<Header, NoGroup>> {
+    pub(super) fn header(&mut self, offset: u64) -> io::Result<Result<GroupHeader, NoGroup>> {
         let room = self.file_bytes().saturating_sub(offset);
-        let header = Header::decode(self.bytes(offset, HEADER_BYTES)?);
+        let header = GroupHeader::decode(self.bytes(offset, HEADER_BYTES)?);
         Ok(header.and_then(|header| match header.group_bytes() {
             Some(bytes) if bytes <= room => Ok(header),
             _ => Err(NoGroup::Other),
@@ -50,7 +50,7 @@ impl SegmentReader {
     pub(super) fn group(
         &mut self,
         offset: u64,
-        header: Header,
+        header: GroupHeader,
     ) -> io::Result<Option<LogGroup<'_>>> {
         let count = header
             .group_bytes()

@@ -4,7 +4,7 @@ use std::io;
 
 use super::damage::{Cut, Damage, TornGroup, Witness};
 use super::group::{
-    ALIGN_BYTES, FORMAT_VERSION, HEADER_BYTES, Header, LogGroup, LogId, NUMBER_BOUND, NoGroup,
+    ALIGN_BYTES, FORMAT_VERSION, GroupHeader, HEADER_BYTES, LogGroup, LogId, NUMBER_BOUND, NoGroup,
     Position,
 };
 use super::limits;
@@ -203,7 +203,7 @@ impl LogScan {
         Ok(end.is_some())
     }
 
-    fn is_next(&self, header: &Header) -> bool {
+    fn is_next(&self, header: &GroupHeader) -> bool {
         // What the first one repeats of the one before cannot be known any more.
         self.chain.is_none_or(|chain| chain.is_followed_by(header))
     }
@@ -286,7 +286,7 @@ impl LogScan {
             let LogPlace { segment, offset } = place;
             let error = |source| LogReadFailure::device(disk, segment, offset, source);
             let mut reader = reader(disk, segment).map_err(error)?;
-            let header = Header::decode(reader.bytes(offset, HEADER_BYTES).map_err(error)?);
+            let header = GroupHeader::decode(reader.bytes(offset, HEADER_BYTES).map_err(error)?);
             let header = header.ok().filter(|header| self.is_next(header));
             let torn = header.and_then(|header| {
                 Some(TornGroup {
@@ -332,7 +332,7 @@ impl LogScan {
     fn begun_bytes(&self, disk: &dyn Disk, ordinal: u64, offset: u64) -> io::Result<u64> {
         let mut reader = reader(disk, ordinal)?;
         let file_bytes = reader.file_bytes();
-        let header = Header::decode(reader.bytes(offset, HEADER_BYTES)?);
+        let header = GroupHeader::decode(reader.bytes(offset, HEADER_BYTES)?);
         let header = header.ok().filter(|header| self.is_next(header));
         let made_bytes = header.and_then(|header| {
             let end = offset.checked_add(header.group_bytes()?)?;
@@ -475,7 +475,7 @@ impl LogScan {
 
     /// Whether a group, if its checksum is right, says that the one after the last that counts was
     /// durable.
-    fn knows_of_loss(&self, header: &Header) -> bool {
+    fn knows_of_loss(&self, header: &GroupHeader) -> bool {
         self.chain.is_none_or(|chain| {
             header.log_id == chain.log_id && header.durable.group > chain.position.group
         })

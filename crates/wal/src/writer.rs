@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::extent::{LogExtent, SegmentStart};
-use super::group::{GroupBuffer, Header, LogId, Position};
+use super::group::{GroupBuffer, GroupHeader, LogId, Position};
 use super::limits;
 use super::place::{Chain, LogEnd, LogPlace};
 use super::segment::{
@@ -408,9 +408,9 @@ impl LogWriter {
         Ok(self.written())
     }
 
-    fn header(&self, group: &GroupBuffer, special: Special, now_ms: u64) -> Header {
+    fn header(&self, group: &GroupBuffer, special: Special, now_ms: u64) -> GroupHeader {
         let chain = &self.chain;
-        Header {
+        GroupHeader {
             log_id: chain.log_id,
             number: chain.position.group + 1,
             first_sequence: chain.position.sequence + 1,

@@ -41,6 +41,7 @@ pub mod http2;
 pub mod limits;
 
 pub use http2::{
-    BodyCharge, Cause, CloseReason, Config, Connection, ErrorCode, Event, Head, PUSHBACK_TRAILER,
-    Pause, RequestHead, Role, SentPart, SharedBytes, StreamKey, StreamOpenError, TakenMessage,
+    BodyCharge, CancelCause, CloseReason, Config, Connection, ErrorCode, Event, Head,
+    PUSHBACK_TRAILER, Pause, RequestHead, Role, SentPart, SharedBytes, StreamKey, StreamOpenError,
+    TakenMessage,
 };

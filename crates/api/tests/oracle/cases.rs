@@ -279,6 +279,13 @@ cases! {
     "opentelemetry.proto.common.v1.KeyValue" api::otlp::Attribute;
     "opentelemetry.proto.common.v1.InstrumentationScope" api::otlp::InstrumentationScope;
     "opentelemetry.proto.resource.v1.Resource" api::otlp::Resource;
+    "google.rpc.Status" api::error_details::DetailedStatus;
+    "google.rpc.RetryInfo" api::error_details::RetryInfo;
+    "google.protobuf.Any" api::error_details::AnyMessage;
+    "google.protobuf.Duration" api::error_details::ProtobufDuration;
+    "xds.data.orca.v3.OrcaLoadReport" api::interop::OrcaLoadReport;
+    "xds.data.orca.v3.OrcaLoadReport.RequestCostEntry" api::interop::OrcaCostEntry;
+    "xds.data.orca.v3.OrcaLoadReport.UtilizationEntry" api::interop::OrcaUtilizationEntry;
 }
 
 /// Each enum of `proto/`.

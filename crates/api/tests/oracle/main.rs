@@ -1,6 +1,6 @@
 //! The descriptions of all messages against an independent implementation of protobuf
 //! (prost-reflect) that knows nothing but the files below `proto/`, which users copy, and below
-//! `crates/api/proto/`, of services that are called and not served.
+//! `crates/api/proto/`, of what others define and no Pelton serves as a service.
 
 mod cases;
 mod descriptions;

@@ -1,7 +1,7 @@
 //! What a connection of a `Local` carries: HTTP/2, or baidu_std or SRPC.
 
 use net::tls::TlsPipe;
-use wire::framed::Protocol;
+use wire::framed::FramedProtocol;
 use wire::grpc::Status;
 use wire::{SharedBytes, StreamKey};
 
@@ -22,7 +22,11 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    pub(super) fn new(framed: Option<Protocol>, config: &wire::Config, now_ns: u64) -> Carrier {
+    pub(super) fn new(
+        framed: Option<FramedProtocol>,
+        config: &wire::Config,
+        now_ns: u64,
+    ) -> Carrier {
         match framed {
             None => Carrier::Http2(Core::new(config, now_ns)),
             Some(protocol) => Carrier::Framed(FramedCore::new(protocol, config)),

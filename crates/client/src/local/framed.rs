@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use wire::StreamKey;
-use wire::framed::{BeginError, ClientConnection, FramedCallEnd, FramedCallHead, Protocol};
+use wire::framed::{BeginError, ClientConnection, FramedCallEnd, FramedCallHead, FramedProtocol};
 
 use crate::core::{CallRequest, describe};
 use crate::error::{CallError, NotBegun};
@@ -32,7 +32,7 @@ pub(super) struct FramedEnd {
 
 impl FramedCore {
     /// Returns a connection on which nothing has been sent.
-    pub(super) fn new(protocol: Protocol, config: &wire::Config) -> FramedCore {
+    pub(super) fn new(protocol: FramedProtocol, config: &wire::Config) -> FramedCore {
         FramedCore {
             connection: ClientConnection::new(protocol, config),
             input: Vec::new(),
@@ -43,7 +43,7 @@ impl FramedCore {
         }
     }
 
-    pub(super) fn protocol(&self) -> Protocol {
+    pub(super) fn protocol(&self) -> FramedProtocol {
         self.connection.protocol()
     }
 
@@ -183,7 +183,7 @@ impl FramedCore {
 }
 
 /// Returns what the first bytes of a server say if it does not speak this protocol.
-pub(super) fn foreign_greeting(protocol: Protocol, bytes: &[u8]) -> Option<&'static str> {
+pub(super) fn foreign_greeting(protocol: FramedProtocol, bytes: &[u8]) -> Option<&'static str> {
     let begun = bytes.len().min(protocol.magic().len());
     if bytes[..begun] == protocol.magic()[..begun] {
         return None;
@@ -201,8 +201,8 @@ pub(super) fn foreign_greeting(protocol: Protocol, bytes: &[u8]) -> Option<&'sta
             "the server speaks HTTP/2 (gRPC), and neither baidu_std nor SRPC; is the port right?"
         }
         _ => match protocol {
-            Protocol::BaiduStd => "the server does not speak baidu_std; is the port right?",
-            Protocol::Srpc => "the server does not speak SRPC; is the port right?",
+            FramedProtocol::BaiduStd => "the server does not speak baidu_std; is the port right?",
+            FramedProtocol::Srpc => "the server does not speak SRPC; is the port right?",
         },
     })
 }
@@ -215,7 +215,7 @@ mod tests {
     fn the_protocol_of_another_server_is_named() {
         let says = |protocol, bytes: &[u8]| foreign_greeting(protocol, bytes).unwrap_or_default();
         for bytes in [&b"P"[..], b"PRPC", b"PRPC\0\0"] {
-            assert_eq!(foreign_greeting(Protocol::BaiduStd, bytes), None);
+            assert_eq!(foreign_greeting(FramedProtocol::BaiduStd, bytes), None);
         }
         let cases: [(&[u8], &str); 6] = [
             (b"HTTP/1.1 400 Bad Request", "speaks HTTP/1.1"),
@@ -226,10 +226,10 @@ mod tests {
             (b"X", "does not speak baidu_std"),
         ];
         for (bytes, part) in cases {
-            let text = says(Protocol::BaiduStd, bytes);
+            let text = says(FramedProtocol::BaiduStd, bytes);
             assert!(text.contains(part), "{text}");
         }
-        let text = says(Protocol::Srpc, b"PRPC");
+        let text = says(FramedProtocol::Srpc, b"PRPC");
         assert!(text.contains("speaks baidu_std and not SRPC"), "{text}");
     }
 
@@ -246,10 +246,10 @@ mod tests {
             gzip: false,
             accepts_gzip: true,
         };
-        let mut core = FramedCore::new(Protocol::Srpc, &wire::Config::client());
+        let mut core = FramedCore::new(FramedProtocol::Srpc, &wire::Config::client());
         assert!(core.begin(&request, |out| out.push(1)).is_ok());
         assert!(!core.wants_transmit() && core.calls_left() == 0);
-        let mut core = FramedCore::new(Protocol::BaiduStd, &wire::Config::client());
+        let mut core = FramedCore::new(FramedProtocol::BaiduStd, &wire::Config::client());
         let mut sent = Vec::new();
         for round in 0..2 {
             for (number, bytes) in (0..).zip(SIZES) {
@@ -268,8 +268,10 @@ mod tests {
         }
         let mut rest = &sent[..];
         for (number, bytes) in (0..).zip(SIZES).chain((0..).zip(SIZES)) {
-            let header = Protocol::BaiduStd.read_header(rest).expect("a header");
-            let start = Protocol::BaiduStd.header_bytes() + header.meta_bytes;
+            let header = FramedProtocol::BaiduStd
+                .read_header(rest)
+                .expect("a header");
+            let start = FramedProtocol::BaiduStd.header_bytes() + header.meta_bytes;
             let (body, after) = rest[start..].split_at(header.body_bytes);
             assert!(body.len() == bytes && body.iter().all(|byte| *byte == number));
             rest = after;

@@ -2,7 +2,7 @@
 
 use net::tls::ClientTls;
 use wire::StreamKey;
-use wire::framed::{FramedStatus, Protocol};
+use wire::framed::{FramedProtocol, FramedStatus};
 use wire::grpc::{Metadata, Status};
 
 use crate::error::ConnectError;
@@ -25,7 +25,7 @@ pub struct LocalOptions {
     pub tls: Option<ClientTls>,
     /// Calls are made over this protocol instead of gRPC. It has unary calls alone, and no
     /// authority. What metadata of the name `authorization` have proves who calls.
-    pub framed: Option<Protocol>,
+    pub framed: Option<FramedProtocol>,
     /// Lets the server compress what it responds, unless calls are made over another protocol.
     pub accepts_gzip: bool,
 }

@@ -157,15 +157,19 @@ struct ExportLoop<C> {
 impl<C: TakeExport> ExportLoop<C> {
     fn run(mut self) {
         while let Some(batch) = self.queue.next_batch(self.interval) {
-            match self.export(&batch) {
-                Some(taken) => self.note_taken(&batch, &taken),
-                None => {
-                    let failed = batch.len() as u64;
-                    self.queue.settle(|counts| counts.export_failed += failed);
-                }
-            }
+            self.export_and_count(&batch);
         }
         self.queue.end();
+    }
+
+    fn export_and_count(&mut self, batch: &SpanBatch) {
+        match self.export(batch) {
+            Some(taken) => self.note_taken(batch, &taken),
+            None => {
+                let failed = batch.len() as u64;
+                self.queue.settle(|counts| counts.export_failed += failed);
+            }
+        }
     }
 
     /// Exports spans. Returns what the collector says of them; `None`: they are given up.
@@ -277,6 +281,27 @@ mod tests {
         }
     }
 
+    fn export_loop(
+        queue: &SpanQueue,
+        collector: &Scripted,
+        first_pause: Duration,
+    ) -> ExportLoop<Scripted> {
+        ExportLoop {
+            queue: queue.clone(),
+            collector: collector.clone(),
+            source: SpanSource {
+                service_name: "s".into(),
+                scope: ("a", "1"),
+                attributes: Vec::new(),
+            },
+            pauses: RetryPauses::new(first_pause, 7),
+            interval: Duration::ZERO,
+            observe: Box::new(|_| {}),
+            fails: None,
+            rejects: false,
+        }
+    }
+
     /// Exports batches of two spans to such a collector. Returns the spans of each attempt, what
     /// was counted, and what was reported.
     fn exported(
@@ -289,29 +314,16 @@ mod tests {
         let told = Arc::clone(&events);
         let queue = SpanQueue::default();
         let mut exporting = ExportLoop {
-            queue: queue.clone(),
-            collector: collector.clone(),
-            source: SpanSource {
-                service_name: "s".into(),
-                scope: ("a", "1"),
-                attributes: Vec::new(),
-            },
-            pauses: RetryPauses::new(Duration::from_micros(10), 7),
-            interval: Duration::ZERO,
             observe: Box::new(move |event: ExportEvent<'_>| {
                 told.lock().expect("sound").push(format!("{event:?}"));
             }),
-            fails: None,
-            rejects: false,
+            ..export_loop(&queue, &collector, Duration::from_micros(10))
         };
         for _ in 0..batches {
             queue.push(span(1));
             queue.push(span(2));
             let batch = queue.next_batch(Duration::ZERO).expect("spans wait");
-            match exporting.export(&batch) {
-                Some(taken) => exporting.note_taken(&batch, &taken),
-                None => queue.settle(|counts| counts.export_failed += 2),
-            }
+            exporting.export_and_count(&batch);
         }
         let attempts = collector.attempts.lock().expect("sound").clone();
         let events = events.lock().expect("sound").clone();
@@ -363,20 +375,7 @@ mod tests {
         *collector.fates.lock().expect("sound") = fates.to_vec();
         let queue = SpanQueue::default();
         (0..spans).for_each(|number| queue.push(span(number)));
-        let exporting = ExportLoop {
-            queue: queue.clone(),
-            collector: collector.clone(),
-            source: SpanSource {
-                service_name: "s".into(),
-                scope: ("a", "1"),
-                attributes: Vec::new(),
-            },
-            pauses: RetryPauses::new(limits::SPAN_LONGEST_PAUSE, 7),
-            interval: Duration::ZERO,
-            observe: Box::new(|_| {}),
-            fails: None,
-            rejects: false,
-        };
+        let exporting = export_loop(&queue, &collector, limits::SPAN_LONGEST_PAUSE);
         let thread = thread::spawn(move || exporting.run());
         while collector.attempts.lock().expect("sound").is_empty() {
             thread::yield_now();

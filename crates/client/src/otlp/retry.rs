@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use protobuf::{Reader, Value};
+use api::error_details::{DetailedStatus, ProtobufDuration, RetryInfo};
 use wire::grpc::{Code, Status, TraceIdSource};
 
 use crate::error::CallError;
@@ -13,7 +13,7 @@ use crate::spans::limits;
 const DETAILS: &str = "grpc-status-details-bin";
 
 /// The type of the detail by which a collector asks for a pause.
-const RETRY_INFO: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// Whether an export that has failed can be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,46 +71,14 @@ fn of_status(status: &Status) -> Retry {
     }
 }
 
-/// Returns the pause that the details of a status ask for: of `google.rpc.Status` the field
-/// `details` (3), each of which has a type (1) and a value (2), of `RetryInfo` the field
-/// `retry_delay` (1), with seconds (1) and nanoseconds (2).
+/// Returns the pause that the details of a status ask for.
 fn retry_delay(details: &[u8]) -> Option<Duration> {
-    let mut reader = Reader::new(details);
-    while let Some((number, value)) = reader.next_field().ok()? {
-        if number == 3
-            && let Ok(detail) = value.bytes()
-            && bytes_field(detail, 1) == Some(RETRY_INFO)
-        {
-            let delay = bytes_field(bytes_field(detail, 2)?, 1)?;
-            let seconds = i64::try_from(number_field(delay, 1)).ok()?;
-            let nanoseconds = u32::try_from(number_field(delay, 2)).ok()?;
-            let seconds = Duration::from_secs(u64::try_from(seconds).ok()?);
-            return seconds.checked_add(Duration::from_nanos(nanoseconds.into()));
-        }
-    }
-    None
-}
-
-fn bytes_field(message: &[u8], number: u32) -> Option<&[u8]> {
-    field(message, number).and_then(|value| value.bytes().ok())
-}
-
-/// Returns a number, 0 if it is not there.
-fn number_field(message: &[u8], number: u32) -> u64 {
-    field(message, number)
-        .and_then(|value| value.varint().ok())
-        .unwrap_or(0)
-}
-
-fn field(message: &[u8], number: u32) -> Option<Value<'_>> {
-    let mut reader = Reader::new(message);
-    let mut found = None;
-    while let Ok(Some((one, value))) = reader.next_field() {
-        if one == number {
-            found = Some(value);
-        }
-    }
-    found
+    let status = DetailedStatus::decode(details).ok()?;
+    let mut details = status.details.iter().filter_map(Result::ok);
+    let detail = details.find(|detail| detail.type_url == RETRY_INFO)?;
+    let ProtobufDuration { seconds, nanos } = RetryInfo::decode(detail.value).ok()?.retry_delay?;
+    let seconds = Duration::from_secs(u64::try_from(seconds).ok()?);
+    seconds.checked_add(Duration::from_nanos(u64::try_from(nanos).ok()?))
 }
 
 /// Pauses between attempts, which grow and vary.
@@ -148,25 +116,25 @@ impl RetryPauses {
 
 #[cfg(test)]
 mod tests {
-    use protobuf::writer;
+    use api::error_details::AnyMessage;
     use wire::grpc::Metadata;
 
     use super::*;
     use crate::error::NotBegun;
 
-    fn details(kind: &[u8], seconds: u64, nanoseconds: u64) -> Vec<u8> {
+    fn details(kind: &str, seconds: i64, nanos: i32) -> Vec<u8> {
+        let mut info = Vec::new();
+        let retry_delay = Some(ProtobufDuration { seconds, nanos });
+        RetryInfo { retry_delay }.encode(&mut info);
+        let detail = |type_url, value| AnyMessage { type_url, value };
+        let both = [detail("another", b""), detail(kind, &info)];
         let mut details = Vec::new();
-        writer::uint64(&mut details, 1, 8);
-        writer::message(&mut details, 3, |out| writer::bytes(out, 1, b"another"));
-        writer::message(&mut details, 3, |out| {
-            writer::bytes(out, 1, kind);
-            writer::message(out, 2, |out| {
-                writer::message(out, 1, |out| {
-                    writer::uint64(out, 1, seconds);
-                    writer::uint64(out, 2, nanoseconds);
-                });
-            });
-        });
+        let status = DetailedStatus {
+            code: 8,
+            details: (&both[..]).into(),
+            ..DetailedStatus::default()
+        };
+        status.encode(&mut details);
         details
     }
 
@@ -225,9 +193,9 @@ mod tests {
     #[test]
     fn details_that_ask_for_nothing_that_can_be_are_passed_over() {
         for details in [
-            details(b"type.googleapis.com/google.rpc.DebugInfo", 7, 5),
-            details(RETRY_INFO, u64::MAX, 0),
-            details(RETRY_INFO, 1, u64::MAX),
+            details("type.googleapis.com/google.rpc.DebugInfo", 7, 5),
+            details(RETRY_INFO, -1, 0),
+            details(RETRY_INFO, 1, -1),
             b"\x1a\xff".to_vec(),
             Vec::new(),
         ] {

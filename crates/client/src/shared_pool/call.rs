@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use wire::grpc::{Metadata, Status};
 
-use super::protocol::{CallPhase, Follower};
+use super::protocol::{CallFollower, CallPhase};
 use super::sync::lock;
 use super::turn::TurnWaiter;
 use crate::channel::CallInfo;
@@ -21,7 +21,7 @@ pub(super) struct SharedCall {
 
 /// What a call begins with, owned.
 #[derive(Debug, Default)]
-pub(super) struct CallStart {
+pub(super) struct SharedCallStart {
     path: String,
     metadata: Option<Metadata>,
     /// The rest; the borrowed parts are those above.
@@ -29,7 +29,7 @@ pub(super) struct CallStart {
     begun_ns: u64,
 }
 
-impl CallStart {
+impl SharedCallStart {
     pub(super) fn set(&mut self, call: &PoolCall<'_>, now_ns: u64) {
         self.path.clear();
         self.path.push_str(call.path);
@@ -63,7 +63,7 @@ impl CallStart {
 
 #[derive(Debug, Default)]
 pub(super) struct SharedCallState {
-    pub(super) start: CallStart,
+    pub(super) start: SharedCallStart,
     pub(super) request: Vec<u8>,
     pub(super) answer: Vec<u8>,
     pub(super) messages: u64,
@@ -125,7 +125,7 @@ impl SharedCallState {
     }
 }
 
-impl Follower for SharedCall {
+impl CallFollower for SharedCall {
     fn phase(&self) -> &CallPhase {
         &self.phase
     }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_time_before_the_engine_sees_a_call_counts_for_its_deadline() {
-        let mut start = CallStart::default();
+        let mut start = SharedCallStart::default();
         for (timeout_ns, passed_ns, left_ns) in [
             (None, 70, None),
             (Some(100), 0, Some(100)),

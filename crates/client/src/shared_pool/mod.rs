@@ -45,7 +45,7 @@ use call::SharedCall;
 use deferral::Deferral;
 use driver::PoolDriver;
 use interruption::Interruption;
-use protocol::{CallPhase, Combiner, Follower, Leadership};
+use protocol::{CallFollower, CallPhase, Combiner, Leadership};
 use submission::Submission;
 use sync::lock;
 use turn::{DriverTurn, TurnWaiter, check_may_wait};
@@ -86,7 +86,7 @@ struct PoolHandle {
 
 struct SharedState {
     combiner: Combiner<PoolDriver, Submission>,
-    leadership: Leadership<dyn Follower + Send + Sync>,
+    leadership: Leadership<dyn CallFollower + Send + Sync>,
     deferral: Deferral,
     /// Only for the leader.
     poller: Mutex<OutgoingPoller>,
@@ -253,11 +253,15 @@ impl SharedPool {
         let shared = &self.handle.shared;
         // What was left counts.
         with_turn(None, |turn| {
-            shared
-                .combiner
-                .serve(|driver, queue| driver.turn(queue, turn));
-        });
-        shared.with_driver(None, PoolDriver::statistics)
+            let turn = RefCell::new(turn);
+            shared.combiner.with(
+                |driver, queue| {
+                    driver.turn(queue, &mut turn.borrow_mut());
+                    driver.statistics()
+                },
+                |driver, queue| driver.turn(queue, &mut turn.borrow_mut()),
+            )
+        })
     }
 
     /// Takes no new calls from now on, in any clone. Those that run may go on for `grace`.
@@ -266,10 +270,10 @@ impl SharedPool {
     }
 
     /// Waits until the phase is done, in the kernel for all if nobody else does.
-    fn wait<S: Follower + Send + Sync + 'static>(&self, own: &Arc<S>) {
+    fn wait<S: CallFollower + Send + Sync + 'static>(&self, own: &Arc<S>) {
         let shared = &self.handle.shared;
         while !own.phase().is_done() {
-            let follower: Arc<dyn Follower + Send + Sync> = Arc::<S>::clone(own);
+            let follower: Arc<dyn CallFollower + Send + Sync> = Arc::<S>::clone(own);
             let park = || {
                 thread::park();
                 true
@@ -283,7 +287,7 @@ impl SharedPool {
 
     /// The same for a caller that may be interrupted, and gives up what it waits for then. It looks
     /// only while it does not lead and is not about to: what it looks at may use the pool.
-    fn wait_unless<S: Follower + Send + Sync + 'static>(
+    fn wait_unless<S: CallFollower + Send + Sync + 'static>(
         &self,
         own: &Arc<S>,
         interruption: &mut Interruption<'_>,
@@ -291,7 +295,7 @@ impl SharedPool {
         let shared = &self.handle.shared;
         while !own.phase().is_done() {
             let until_ns = interruption.begin_period(net::monotonic_ns());
-            let follower: Arc<dyn Follower + Send + Sync> = Arc::<S>::clone(own);
+            let follower: Arc<dyn CallFollower + Send + Sync> = Arc::<S>::clone(own);
             let park = || {
                 let left_ns = until_ns.saturating_sub(net::monotonic_ns());
                 thread::park_timeout(Duration::from_nanos(left_ns));

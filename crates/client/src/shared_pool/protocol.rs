@@ -129,7 +129,7 @@ impl CallPhase {
 }
 
 /// A call whose thread is parked while another one leads.
-pub(super) trait Follower {
+pub(super) trait CallFollower {
     fn phase(&self) -> &CallPhase;
     /// Wakes the thread that waits.
     fn unpark(&self);
@@ -145,7 +145,7 @@ struct LeadershipState<S: ?Sized> {
     parked: VecDeque<Arc<S>>,
 }
 
-impl<S: Follower + ?Sized> Leadership<S> {
+impl<S: CallFollower + ?Sized> Leadership<S> {
     pub(super) fn new() -> Leadership<S> {
         Leadership(Mutex::new(LeadershipState {
             is_held: false,

@@ -7,9 +7,9 @@ use std::thread;
 use net::OutgoingWaker;
 use wire::grpc::{Code, Metadata, Status};
 
-use super::call::CallStart;
+use super::call::SharedCallStart;
 use super::message_queue::MessageQueue;
-use super::protocol::{CallPhase, Follower};
+use super::protocol::{CallFollower, CallPhase};
 use super::sync::lock;
 use super::turn::{DriverTurn, TurnWaiter};
 use crate::error::CallError;
@@ -40,7 +40,7 @@ pub(super) struct StreamSide {
 
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
-    pub(super) start: CallStart,
+    pub(super) start: SharedCallStart,
     /// While it is in the engine: its tag and its name.
     pub(super) key: Option<(u32, PoolCallKey)>,
     /// Messages that the engine has not taken.
@@ -117,7 +117,7 @@ impl StreamSide {
     }
 }
 
-impl Follower for StreamSide {
+impl CallFollower for StreamSide {
     fn phase(&self) -> &CallPhase {
         &self.phase
     }

@@ -241,11 +241,11 @@ impl AgentConnection {
                 self.calls.push(WatchCall::new(stream, timeout_ns, now_ns));
                 return true;
             }
-            Err(NotBegun::Plain(text)) => {
+            Err(CallRefusal::Plain(text)) => {
                 let text = text.as_bytes();
                 self.wire.send_plain(stream, &mut io.output, 415, &[], text);
             }
-            Err(NotBegun::Refused(status)) => {
+            Err(CallRefusal::Refused(status)) => {
                 self.wire.finish(stream, &mut io.output, &status);
             }
         }
@@ -332,7 +332,7 @@ impl AgentConnection {
 }
 
 /// Why a call does not begin.
-enum NotBegun {
+enum CallRefusal {
     /// It is no call of gRPC.
     Plain(&'static str),
     /// It ends with this status.
@@ -340,10 +340,10 @@ enum NotBegun {
 }
 
 /// Whether a call may begin; returns how long its caller waits.
-fn check(head: Head<'_>, rules: &AgentRules, room: usize) -> Result<Option<u64>, NotBegun> {
-    let refused = |code, text: &'static str| Err(NotBegun::Refused(Status::new(code, text)));
+fn check(head: Head<'_>, rules: &AgentRules, room: usize) -> Result<Option<u64>, CallRefusal> {
+    let refused = |code, text: &'static str| Err(CallRefusal::Refused(Status::new(code, text)));
     if !head.is_grpc() {
-        return Err(NotBegun::Plain(
+        return Err(CallRefusal::Plain(
             "this is `pelton lab agent`, which serves pelton.lab.v1.Agent over gRPC\n",
         ));
     }

@@ -17,9 +17,10 @@ use super::process_watch::{WatchSwitch, WatchedProcesses, WatchedUse, watch_proc
 use super::small_messages::lacks_cpu;
 use super::system_folders::SystemFolders;
 use super::way_verdict::{is_larger_worth_trying, is_spread_worth_trying};
+use crate::load_plan::{Length, LoadPlan};
 use crate::pacing::Pace;
-use crate::run::{Length, LoadOutcome, LoadPlan, LoadProgress, run};
-use crate::worker::RunError;
+use crate::run::{LoadOutcome, LoadProgress, run};
+use crate::worker::LoadRunError;
 use crate::workload::{LargerRequests, PeltonWorkload, Workload};
 
 /// What is loaded, and how much.
@@ -148,7 +149,7 @@ impl<'a> LoadDiagnosis<'a> {
         mut self,
         make: impl Fn() -> W + Sync,
         show: &mut dyn FnMut(&LoadPoint),
-    ) -> Result<LoadEvidence, RunError> {
+    ) -> Result<LoadEvidence, LoadRunError> {
         let first = Experiment {
             shape: ExperimentShape::plain(1, 1),
             pace: Pace::Closed,
@@ -300,7 +301,7 @@ impl<'a> LoadDiagnosis<'a> {
         &mut self,
         experiment: &Experiment,
         make: &(impl Fn() -> W + Sync),
-    ) -> Result<Option<LoadPoint>, RunError> {
+    ) -> Result<Option<LoadPoint>, LoadRunError> {
         let plan = self.plan(experiment);
         let switch = WatchSwitch::default();
         let mut ended = None;
@@ -337,7 +338,7 @@ impl<'a> LoadDiagnosis<'a> {
         });
         self.is_above_ceiling = is_above;
         let outcome = match outcome {
-            Err(RunError::Stopped) => {
+            Err(LoadRunError::Stopped) => {
                 self.evidence.early_end = Some(EarlyEnd::User);
                 return Ok(None);
             }

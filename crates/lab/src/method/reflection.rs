@@ -36,8 +36,8 @@ pub fn descriptors_of(
     for method in METHODS {
         let path = format!("/{}", method.path);
         match ask_all(channel, &path, service, until) {
-            Err(refusal @ Refusal::Unimplemented) => last = Some(refusal.reason()),
-            Err(Refusal::Unknown(reason)) => {
+            Err(refusal @ ReflectionError::Unimplemented) => last = Some(refusal.reason()),
+            Err(ReflectionError::Unknown(reason)) => {
                 let Ok(known) = services(channel, &path, until) else {
                     return Err(MethodError::NoReflection(reason));
                 };
@@ -51,14 +51,14 @@ pub fn descriptors_of(
                         .map_err(|refusal| MethodError::NoReflection(refusal.reason())),
                 };
             }
-            Err(Refusal::Said(reason)) => return Err(MethodError::NoReflection(reason)),
+            Err(ReflectionError::Said(reason)) => return Err(MethodError::NoReflection(reason)),
             Ok(set) => return Ok(set),
         }
     }
     Err(MethodError::NoReflection(last.unwrap_or_default()))
 }
 
-enum Refusal {
+enum ReflectionError {
     /// The server does not know this version of the service.
     Unimplemented,
     /// There is nothing of this name.
@@ -66,11 +66,11 @@ enum Refusal {
     Said(String),
 }
 
-impl Refusal {
+impl ReflectionError {
     fn reason(self) -> String {
         match self {
-            Refusal::Unimplemented => "it has no reflection".into(),
-            Refusal::Unknown(reason) | Refusal::Said(reason) => reason,
+            ReflectionError::Unimplemented => "it has no reflection".into(),
+            ReflectionError::Unknown(reason) | ReflectionError::Said(reason) => reason,
         }
     }
 }
@@ -95,29 +95,33 @@ pub(super) fn shown(names: &[String]) -> String {
 }
 
 /// The services of a server.
-fn services(channel: &mut Channel, path: &str, until: Instant) -> Result<Vec<String>, Refusal> {
+fn services(
+    channel: &mut Channel,
+    path: &str,
+    until: Instant,
+) -> Result<Vec<String>, ReflectionError> {
     let options = CallOptions {
         deadline: Some(until),
         ..CallOptions::default()
     };
     let mut call = channel.streaming(path, &options)?;
     let answer = ask(&mut call, ReflectionQuery::ListServices(""), until)?;
-    let unreadable = |_| Refusal::Said("its answer cannot be read".into());
+    let unreadable = |_| ReflectionError::Said("its answer cannot be read".into());
     let answer = ServerReflectionResponse::decode(&answer).map_err(unreadable)?;
     let Some(ReflectionAnswer::ListServicesResponse(list)) = answer.message_response else {
-        return Err(Refusal::Said("its answer has no services".into()));
+        return Err(ReflectionError::Said("its answer has no services".into()));
     };
     let names = list.service.iter().flatten();
     Ok(names.map(|service| service.name.to_owned()).collect())
 }
 
-impl From<CallError> for Refusal {
-    fn from(error: CallError) -> Refusal {
+impl From<CallError> for ReflectionError {
+    fn from(error: CallError) -> ReflectionError {
         match error {
             CallError::Status(status) if status.code() == Code::Unimplemented => {
-                Refusal::Unimplemented
+                ReflectionError::Unimplemented
             }
-            other => Refusal::Said(other.to_string()),
+            other => ReflectionError::Said(other.to_string()),
         }
     }
 }
@@ -128,13 +132,13 @@ fn ask_all(
     path: &str,
     symbol: &str,
     until: Instant,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>, ReflectionError> {
     let options = CallOptions {
         deadline: Some(until),
         ..CallOptions::default()
     };
     let mut call = channel.streaming(path, &options)?;
-    let mut files = Files::default();
+    let mut files = DescriptorFiles::default();
     let mut name: Option<String> = None;
     loop {
         let question = match &name {
@@ -154,7 +158,7 @@ fn ask(
     call: &mut Streaming<'_>,
     question: ReflectionQuery<'_>,
     until: Instant,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>, ReflectionError> {
     let mut request = Vec::new();
     ServerReflectionRequest {
         message_request: Some(question),
@@ -166,7 +170,9 @@ fn ask(
         let left = until.saturating_duration_since(Instant::now());
         match call.poll(left)? {
             StreamStep::Message(answer) => return Ok(answer),
-            StreamStep::Ended => return Err(Refusal::Said("it ended the call early".into())),
+            StreamStep::Ended => {
+                return Err(ReflectionError::Said("it ended the call early".into()));
+            }
             // Beyond its deadline, `until`, the call fails.
             StreamStep::Nothing => {}
         }
@@ -175,17 +181,17 @@ fn ask(
 
 /// The files that have come.
 #[derive(Default)]
-struct Files {
+struct DescriptorFiles {
     names: HashSet<String>,
     wanted: VecDeque<String>,
     /// They as a `FileDescriptorSet`.
     set: Vec<u8>,
 }
 
-impl Files {
+impl DescriptorFiles {
     /// Takes the files of an answer.
-    fn take(&mut self, answer: &[u8]) -> Result<(), Refusal> {
-        let unreadable = |_| Refusal::Said("its answer cannot be read".into());
+    fn take(&mut self, answer: &[u8]) -> Result<(), ReflectionError> {
+        let unreadable = |_| ReflectionError::Said("its answer cannot be read".into());
         let answer = ServerReflectionResponse::decode(answer).map_err(unreadable)?;
         let files = match answer.message_response {
             Some(ReflectionAnswer::FileDescriptorResponse(files)) => files,
@@ -195,36 +201,38 @@ impl Files {
                     text => text,
                 };
                 return Err(match error.error_code == i32::from(Code::NotFound as u8) {
-                    true => Refusal::Unknown(text.to_owned()),
-                    false => Refusal::Said(text.to_owned()),
+                    true => ReflectionError::Unknown(text.to_owned()),
+                    false => ReflectionError::Said(text.to_owned()),
                 });
             }
-            _ => return Err(Refusal::Said("its answer has no files".into())),
+            _ => return Err(ReflectionError::Said("its answer has no files".into())),
         };
         let before = self.names.len();
         for file in &files.file_descriptor_proto {
             self.take_file(file.map_err(unreadable)?)?;
         }
         if self.names.len() == before {
-            return Err(Refusal::Said(
+            return Err(ReflectionError::Said(
                 "it sends the same files again and again".into(),
             ));
         }
         Ok(())
     }
 
-    fn take_file(&mut self, file: &[u8]) -> Result<(), Refusal> {
-        let descriptor = FileDescriptorProto::decode(file)
-            .map_err(|error| Refusal::Said(format!("a descriptor cannot be read: {error}")))?;
+    fn take_file(&mut self, file: &[u8]) -> Result<(), ReflectionError> {
+        let descriptor = FileDescriptorProto::decode(file).map_err(|error| {
+            ReflectionError::Said(format!("a descriptor cannot be read: {error}"))
+        })?;
         if !self.names.insert(descriptor.name().to_owned()) {
             return Ok(());
         }
         if self.names.len() > limits::MAX_DESCRIPTOR_FILES
             || self.set.len() + file.len() > limits::MAX_DESCRIPTOR_BYTES
         {
-            return Err(Refusal::Said("its descriptors are too many".into()));
+            return Err(ReflectionError::Said("its descriptors are too many".into()));
         }
         self.wanted.extend(descriptor.dependency);
+        // A `FileDescriptorSet` is its files as field 1, each behind the last.
         writer::bytes_always(&mut self.set, 1, file);
         Ok(())
     }
@@ -252,11 +260,11 @@ mod tests {
         descriptor.encode_to_vec()
     }
 
-    fn reason(taken: Result<(), Refusal>) -> Option<String> {
+    fn reason(taken: Result<(), ReflectionError>) -> Option<String> {
         match taken {
             Ok(()) => None,
-            Err(Refusal::Said(reason) | Refusal::Unknown(reason)) => Some(reason),
-            Err(Refusal::Unimplemented) => panic!("a file is no such answer"),
+            Err(ReflectionError::Said(reason) | ReflectionError::Unknown(reason)) => Some(reason),
+            Err(ReflectionError::Unimplemented) => panic!("a file is no such answer"),
         }
     }
 
@@ -264,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_number_of_files_is_bounded() {
-        let mut files = Files::default();
+        let mut files = DescriptorFiles::default();
         for number in 0..limits::MAX_DESCRIPTOR_FILES {
             assert_eq!(reason(files.take_file(&file(number.to_string()))), None);
         }
@@ -283,9 +291,9 @@ mod tests {
         // With a set that is as large as it may be before this file, and one byte larger.
         let last = file("x".repeat(100));
         for (more, expected) in [(0, None), (1, Some(TOO_MANY))] {
-            let mut files = Files {
+            let mut files = DescriptorFiles {
                 set: vec![0; limits::MAX_DESCRIPTOR_BYTES - last.len() + more],
-                ..Files::default()
+                ..DescriptorFiles::default()
             };
             assert_eq!(reason(files.take_file(&last)).as_deref(), expected);
         }
@@ -293,7 +301,7 @@ mod tests {
 
     #[test]
     fn each_file_is_asked_for_once() {
-        let mut files = Files::default();
+        let mut files = DescriptorFiles::default();
         files.names.insert("a".into());
         files.wanted.extend(["a", "b", "a", "c"].map(String::from));
         assert_eq!(files.missing().as_deref(), Some("b"));

@@ -17,9 +17,10 @@ use client::FramedProtocol;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
+use crate::load_plan::LoadPlan;
 use crate::pacing::Pace;
 use crate::requirement::{RequiredFigures, Requirement, RequirementResult};
-use crate::run::{LoadOutcome, LoadPlan};
+use crate::run::LoadOutcome;
 
 /// The quantiles that are shown: their names and values.
 const QUANTILES: [(&str, f64); 5] = [

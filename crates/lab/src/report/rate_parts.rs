@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::{Report, add_latencies, object, per, quantile_us, rounded, seconds};
+use crate::load_plan::Length;
 use crate::measure::PartTally;
 use crate::pacing::Pace;
-use crate::run::Length;
 
 /// A part of the measured time.
 struct RatePart<'a> {

@@ -5,39 +5,22 @@ use client::LocalCounters;
 use super::*;
 use crate::failure::FailureKind;
 use crate::limits;
+use crate::load_plan::Length;
 use crate::measure::Tally;
 use crate::pacing::Arrivals;
-use crate::run::Length;
 use crate::stalls::Stalls;
 use crate::worker::{ConnectionMode, WorkerPlan};
 
 pub(crate) fn plan(pace: Pace) -> LoadPlan {
+    let address = "127.0.0.1:1978".parse().expect("an address");
+    let second = Duration::from_secs(1);
     LoadPlan {
-        address: "127.0.0.1:1978".parse().expect("an address"),
-        framed: None,
-        accepts_gzip: true,
-        tls: None,
-        connect_timeout: Duration::from_secs(1),
-        authority: None,
-        threads: 1,
-        pin: Vec::new(),
         connections: 2,
         worker: WorkerPlan {
-            thread: (0, 1),
-            connections: 0,
-            in_flight: 4,
-            mode: ConnectionMode::Multiplexed,
             pace,
-            deadline_ns: None,
-            metadata: Vec::new(),
-            credentials: None,
-            calls: None,
-            seed: 1,
+            ..WorkerPlan::closed(4)
         },
-        warm_up: Duration::ZERO,
-        length: Length::Duration(Duration::from_secs(1)),
-        stop_on_failure: false,
-        server_process: None,
+        ..LoadPlan::to(address, second, Length::Duration(second))
     }
 }
 

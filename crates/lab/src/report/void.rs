@@ -1,8 +1,9 @@
 //! When a result says more about the generator than about the server.
 
 use crate::limits;
+use crate::load_plan::{Length, LoadPlan};
 use crate::pacing::Pace;
-use crate::run::{Length, LoadOutcome, LoadPlan};
+use crate::run::LoadOutcome;
 
 /// Why a result must not be believed; empty: it may.
 pub(super) fn reasons(plan: &LoadPlan, outcome: &LoadOutcome) -> Vec<String> {

@@ -6,7 +6,7 @@ use prost_reflect::prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
 
-use super::message::{MessagePart, NumberEncoding, NumberValue, RequestTemplate, most_bytes};
+use super::message::{NumberEncoding, NumberValue, RequestPart, RequestTemplate, most_bytes};
 use super::placeholder::{self, Placeholder, StringPart};
 use crate::limits;
 
@@ -31,7 +31,7 @@ pub(crate) fn compile(message: &MessageDescriptor, json: &str) -> Result<Request
     let compiler = Compiler {
         placeholders: &placeholders,
     };
-    let mut parts = MessageParts::default();
+    let mut parts = RequestParts::default();
     compiler.message(message, fields, "", &mut parts)?;
     check_size(most_bytes(&parts.0))?;
     Ok(RequestTemplate::of_parts(parts.0))
@@ -56,14 +56,14 @@ fn check_size(bytes: usize) -> Result<(), String> {
 
 /// MessageParts of a message; equal ones that follow each other are one.
 #[derive(Default)]
-struct MessageParts(Vec<MessagePart>);
+struct RequestParts(Vec<RequestPart>);
 
-impl MessageParts {
+impl RequestParts {
     fn fixed(&mut self, bytes: &[u8]) {
         match self.0.last_mut() {
-            Some(MessagePart::Fixed(before)) => before.extend_from_slice(bytes),
+            Some(RequestPart::Fixed(before)) => before.extend_from_slice(bytes),
             _ if bytes.is_empty() => {}
-            _ => self.0.push(MessagePart::Fixed(bytes.to_vec())),
+            _ => self.0.push(RequestPart::Fixed(bytes.to_vec())),
         }
     }
 
@@ -73,9 +73,9 @@ impl MessageParts {
         self.fixed(&bytes);
     }
 
-    fn delimited(&mut self, field: &FieldDescriptor, parts: MessageParts) {
+    fn delimited(&mut self, field: &FieldDescriptor, parts: RequestParts) {
         self.tag(field, LENGTH_DELIMITED);
-        self.0.push(MessagePart::Delimited(parts.0));
+        self.0.push(RequestPart::Delimited(parts.0));
     }
 }
 
@@ -95,7 +95,7 @@ impl Compiler<'_> {
         message: &MessageDescriptor,
         fields: &Map<String, Value>,
         path: &str,
-        parts: &mut MessageParts,
+        parts: &mut RequestParts,
     ) -> Result<(), String> {
         let (mut same, mut varying) = (Map::new(), Vec::new());
         let mut numbers = HashSet::new();
@@ -138,7 +138,7 @@ impl Compiler<'_> {
         field: &FieldDescriptor,
         value: &Value,
         path: &str,
-        parts: &mut MessageParts,
+        parts: &mut RequestParts,
     ) -> Result<(), String> {
         let path = within(path, field);
         match value {
@@ -161,14 +161,14 @@ impl Compiler<'_> {
         field: &FieldDescriptor,
         entries: &Map<String, Value>,
         path: &str,
-        parts: &mut MessageParts,
+        parts: &mut RequestParts,
     ) -> Result<(), String> {
         let Kind::Message(entry) = field.kind() else {
             return Err(format!("{path} is a map of a kind that cannot vary"));
         };
         let (key_field, value_field) = (entry.map_entry_key_field(), entry.map_entry_value_field());
         for (key, value) in entries {
-            let mut inner = MessageParts::default();
+            let mut inner = RequestParts::default();
             let key = match (key_field.kind(), key.as_str()) {
                 (Kind::Bool, "true") => Value::Bool(true),
                 (Kind::Bool, "false") => Value::Bool(false),
@@ -187,7 +187,7 @@ impl Compiler<'_> {
         field: &FieldDescriptor,
         value: &Value,
         path: &str,
-        parts: &mut MessageParts,
+        parts: &mut RequestParts,
     ) -> Result<(), String> {
         if !is_varying(value) {
             return fixed_value(field, value, path, parts);
@@ -195,7 +195,7 @@ impl Compiler<'_> {
         match (field.kind(), value) {
             (Kind::Message(inner), _) => self.inner(field, &inner, value, path, parts),
             (Kind::String, Value::String(text)) => {
-                let mut filled = MessageParts::default();
+                let mut filled = RequestParts::default();
                 for part in placeholder::parts(text, self.placeholders) {
                     self.text_part(part, path, &mut filled)?;
                 }
@@ -228,12 +228,12 @@ impl Compiler<'_> {
         message: &MessageDescriptor,
         value: &Value,
         path: &str,
-        parts: &mut MessageParts,
+        parts: &mut RequestParts,
     ) -> Result<(), String> {
         if field.is_group() {
             return Err(format!("{path} is a group, in which nothing can vary"));
         }
-        let mut inner = MessageParts::default();
+        let mut inner = RequestParts::default();
         let name = message.full_name();
         match value {
             _ if WRAPPERS.contains(&name) => {
@@ -256,7 +256,7 @@ impl Compiler<'_> {
         &self,
         part: StringPart<'_>,
         path: &str,
-        parts: &mut MessageParts,
+        parts: &mut RequestParts,
     ) -> Result<(), String> {
         match part {
             StringPart::Text(text) => parts.fixed(text.as_bytes()),
@@ -270,23 +270,23 @@ impl Compiler<'_> {
                     "{path}: {{{{utf8}}}} stands only first in a field of bytes"
                 ));
             }
-            StringPart::Filled(placeholder) => parts.0.push(MessagePart::Filled(placeholder)),
+            StringPart::Filled(placeholder) => parts.0.push(RequestPart::Filled(placeholder)),
         }
         Ok(())
     }
 
     /// Compiles the string of a field of bytes: random bytes alone, or text after `{{utf8}}`.
-    fn bytes(&self, text: &str, path: &str) -> Result<MessageParts, String> {
-        let mut filled = MessageParts::default();
+    fn bytes(&self, text: &str, path: &str) -> Result<RequestParts, String> {
+        let mut filled = RequestParts::default();
         match placeholder::parts(text, self.placeholders).as_slice() {
             [StringPart::Filled(bytes @ Placeholder::RandomBytes { .. })] => {
-                filled.0.push(MessagePart::Filled(*bytes));
+                filled.0.push(RequestPart::Filled(*bytes));
             }
             [StringPart::Filled(Placeholder::Utf8), rest @ ..] => {
                 for part in rest {
                     match part {
                         StringPart::Filled(bytes @ Placeholder::RandomBytes { .. }) => {
-                            filled.0.push(MessagePart::Filled(*bytes));
+                            filled.0.push(RequestPart::Filled(*bytes));
                         }
                         part => self.text_part(*part, path, &mut filled)?,
                     }
@@ -353,7 +353,7 @@ fn fixed_value(
     field: &FieldDescriptor,
     value: &Value,
     path: &str,
-    parts: &mut MessageParts,
+    parts: &mut RequestParts,
 ) -> Result<(), String> {
     let value = match field.is_list() {
         true => Value::Array(vec![value.clone()]),
@@ -422,7 +422,7 @@ fn number(
     kind: &Kind,
     placeholder: Placeholder,
     path: &str,
-    parts: &mut MessageParts,
+    parts: &mut RequestParts,
 ) -> Result<(), String> {
     let does_not_fit = || {
         format!(
@@ -451,6 +451,6 @@ fn number(
         _ => return Err(does_not_fit()),
     };
     parts.tag(field, wire_type);
-    parts.0.push(MessagePart::Number { value, encoding });
+    parts.0.push(RequestPart::Number { value, encoding });
     Ok(())
 }

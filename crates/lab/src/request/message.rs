@@ -13,12 +13,12 @@ pub struct RequestTemplate(Template);
 #[derive(Clone, Debug)]
 enum Template {
     Fixed(Bytes),
-    Varying(Vec<MessagePart>),
+    Varying(Vec<RequestPart>),
 }
 
 /// A part of a message.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum MessagePart {
+pub(super) enum RequestPart {
     /// The same bytes in each.
     Fixed(Vec<u8>),
     /// A number, without its tag.
@@ -29,7 +29,7 @@ pub(super) enum MessagePart {
     /// What is appended as it is.
     Filled(Placeholder),
     /// Bytes with their length in front.
-    Delimited(Vec<MessagePart>),
+    Delimited(Vec<RequestPart>),
 }
 
 /// A number that varies.
@@ -88,7 +88,7 @@ impl RequestTemplate {
         RequestTemplate(Template::Fixed(bytes.into()))
     }
 
-    pub(super) fn of_parts(parts: Vec<MessagePart>) -> RequestTemplate {
+    pub(super) fn of_parts(parts: Vec<RequestPart>) -> RequestTemplate {
         RequestTemplate(Template::Varying(parts))
     }
 
@@ -117,13 +117,13 @@ impl RequestTemplate {
     }
 }
 
-pub(super) fn most_bytes(parts: &[MessagePart]) -> usize {
-    let bytes = |part: &MessagePart| match part {
-        MessagePart::Fixed(bytes) => bytes.len(),
+pub(super) fn most_bytes(parts: &[RequestPart]) -> usize {
+    let bytes = |part: &RequestPart| match part {
+        RequestPart::Fixed(bytes) => bytes.len(),
         // A varint of 64 bits.
-        MessagePart::Number { .. } => 10,
-        MessagePart::Filled(placeholder) => placeholder.most_bytes(),
-        MessagePart::Delimited(parts) => {
+        RequestPart::Number { .. } => 10,
+        RequestPart::Filled(placeholder) => placeholder.most_bytes(),
+        RequestPart::Delimited(parts) => {
             let most = most_bytes(parts);
             most.saturating_add(writer::varint_len(most as u64))
         }
@@ -131,22 +131,22 @@ pub(super) fn most_bytes(parts: &[MessagePart]) -> usize {
     parts.iter().map(bytes).fold(0, usize::saturating_add)
 }
 
-fn encode(parts: &[MessagePart], draws: &mut Draws, out: &mut Vec<u8>) {
+fn encode(parts: &[RequestPart], draws: &mut Draws, out: &mut Vec<u8>) {
     for part in parts {
         match part {
-            MessagePart::Fixed(bytes) => out.extend_from_slice(bytes),
-            MessagePart::Number { value, encoding } => {
+            RequestPart::Fixed(bytes) => out.extend_from_slice(bytes),
+            RequestPart::Number { value, encoding } => {
                 encode_number(value.draw(draws), *encoding, out);
             }
-            MessagePart::Filled(placeholder) => placeholder.append(draws, out),
-            MessagePart::Delimited(parts) => encode_delimited(parts, draws, out),
+            RequestPart::Filled(placeholder) => placeholder.append(draws, out),
+            RequestPart::Delimited(parts) => encode_delimited(parts, draws, out),
         }
     }
 }
 
 /// Appends parts with their length, which is known when they are there. It takes one byte nearly
 /// always; a longer one moves them.
-fn encode_delimited(parts: &[MessagePart], draws: &mut Draws, out: &mut Vec<u8>) {
+fn encode_delimited(parts: &[RequestPart], draws: &mut Draws, out: &mut Vec<u8>) {
     let at = out.len();
     out.push(0);
     encode(parts, draws, out);

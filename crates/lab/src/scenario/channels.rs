@@ -126,12 +126,12 @@ const PINNED_TO_CPUS: Under = Under {
     client_cpu: Some(1),
 };
 
-struct Runs {
+struct ChannelRuns {
     scale: ScenarioScale,
     runs: Vec<PlannedRun>,
 }
 
-impl Runs {
+impl ChannelRuns {
     fn times_ms(&self) -> (u64, u64) {
         self.scale.of([(50, 200), (300, 1_000), (1_000, 10_000)])
     }
@@ -179,7 +179,7 @@ impl Runs {
 }
 
 pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
-    let mut runs = Runs {
+    let mut runs = ChannelRuns {
         scale,
         runs: Vec::new(),
     };

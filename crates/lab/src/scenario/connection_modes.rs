@@ -121,13 +121,13 @@ fn published(mode: &str, parallel: u32) -> Option<&'static str> {
 }
 
 /// Makes runs of one length.
-struct Runs {
+struct ModeRuns {
     warm_up_ms: u64,
     ms: u64,
     runs: Vec<PlannedRun>,
 }
 
-impl Runs {
+impl ModeRuns {
     fn push(&mut self, name: String, server: &'static str, arguments: &str) -> &mut PlannedRun {
         let (warm_up_ms, ms) = (self.warm_up_ms, self.ms);
         self.runs.push(PlannedRun {
@@ -186,7 +186,7 @@ impl Runs {
 
 pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
     let (warm_up_ms, ms) = scale.of([(20, 100), (200, 1_000), (1_000, 20_000)]);
-    let mut runs = Runs {
+    let mut runs = ModeRuns {
         warm_up_ms,
         ms,
         runs: Vec::new(),

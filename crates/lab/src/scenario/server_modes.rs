@@ -28,7 +28,7 @@ const KEY: &str = "{{utf8}}{{random 10000000 10999999}}";
 const VALUE: &str = "{{utf8}}12345678";
 
 /// What is called.
-struct CallKind {
+struct CalledMethod {
     name: &'static str,
     method: &'static str,
     /// Records of a call, or of a message.
@@ -37,7 +37,7 @@ struct CallKind {
     published: [[&'static str; 3]; 4],
 }
 
-impl CallKind {
+impl CalledMethod {
     fn counted(&self) -> PublishedCount {
         match self.method {
             "Stream" => PublishedCount::Messages,
@@ -46,8 +46,8 @@ impl CallKind {
     }
 }
 
-const KINDS: [CallKind; 5] = [
-    CallKind {
+const KINDS: [CalledMethod; 5] = [
+    CalledMethod {
         name: "Echo",
         method: "Echo",
         records: 1,
@@ -58,7 +58,7 @@ const KINDS: [CallKind; 5] = [
             ["20093", "27290", "30735"],
         ],
     },
-    CallKind {
+    CalledMethod {
         name: "Set",
         method: "Set",
         records: 1,
@@ -69,7 +69,7 @@ const KINDS: [CallKind; 5] = [
             ["19560", "25370", "30291"],
         ],
     },
-    CallKind {
+    CalledMethod {
         name: "Set stream",
         method: "Stream",
         records: 1,
@@ -80,7 +80,7 @@ const KINDS: [CallKind; 5] = [
             ["29451", "35799", "30941"],
         ],
     },
-    CallKind {
+    CalledMethod {
         name: "Set batch 10",
         method: "SetMulti",
         records: 10,
@@ -91,7 +91,7 @@ const KINDS: [CallKind; 5] = [
             ["153150", "223508", "294932"],
         ],
     },
-    CallKind {
+    CalledMethod {
         name: "Set batch 100",
         method: "SetMulti",
         records: 100,
@@ -142,7 +142,7 @@ fn named(kind: &str, server: &str, clients: u32) -> String {
     format!("{kind}, {server} × {clients}")
 }
 
-fn request(kind: &CallKind) -> String {
+fn request(kind: &CalledMethod) -> String {
     let set = format!(r#"{{"key": "{KEY}", "value": "{VALUE}", "overwrite": true}}"#);
     match kind.method {
         "Echo" => r#"{"message": "12345678"}"#.into(),
@@ -212,7 +212,7 @@ pub(super) fn judge(measured: &Measurements) -> Vec<Claim> {
 /// Records a second, as the table has them.
 fn records(
     measured: &Measurements,
-    kind: &CallKind,
+    kind: &CalledMethod,
     server: &str,
     clients: u32,
 ) -> Result<f64, String> {
@@ -224,7 +224,7 @@ fn records(
 }
 
 /// The best of the asynchronous servers.
-fn best(measured: &Measurements, kind: &CallKind, clients: u32) -> Result<f64, String> {
+fn best(measured: &Measurements, kind: &CalledMethod, clients: u32) -> Result<f64, String> {
     let mut best: f64 = 0.0;
     for server in ["As1", "As2", "As4"] {
         best = best.max(records(measured, kind, server, clients)?);
@@ -285,7 +285,7 @@ fn stream(measured: &Measurements) -> Result<(bool, String), String> {
 }
 
 fn batches(measured: &Measurements) -> Result<(bool, String), String> {
-    let of = |kind: &CallKind| {
+    let of = |kind: &CalledMethod| {
         let best = best(measured, kind, 4)?;
         Ok::<f64, String>(best.max(records(measured, kind, "Sy", 4)?))
     };

@@ -15,7 +15,7 @@ use super::limits;
 
 /// One load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LoadPoint {
+pub struct KneePoint {
     /// Its number among the values of the parameter.
     pub value: usize,
     /// What was done.
@@ -24,7 +24,7 @@ pub struct LoadPoint {
     pub mean_us: Option<f64>,
 }
 
-/// Where the knee is. Numbers are those of [`LoadPoint::value`].
+/// Where the knee is. Numbers are those of [`KneePoint::value`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Knee {
     /// Fewer than [`limits::KNEE_VALUES_LEAST`] loads were measured.
@@ -50,7 +50,7 @@ pub enum Knee {
 }
 
 /// Finds the knee of loads in ascending order.
-pub fn knee(points: &[LoadPoint]) -> Knee {
+pub fn knee(points: &[KneePoint]) -> Knee {
     let best = points
         .iter()
         .max_by(|one, two| one.throughput.median.total_cmp(&two.throughput.median));
@@ -87,8 +87,8 @@ pub fn knee(points: &[LoadPoint]) -> Knee {
 }
 
 /// The load with the largest throughput divided by mean latency.
-pub fn most_power(points: &[LoadPoint]) -> Option<usize> {
-    let power = |point: &LoadPoint| {
+pub fn most_power(points: &[KneePoint]) -> Option<usize> {
+    let power = |point: &KneePoint| {
         let mean_us = point.mean_us.filter(|&mean_us| mean_us > 0.0)?;
         Some((point.value, point.throughput.median / mean_us))
     };
@@ -103,8 +103,8 @@ mod tests {
     use super::*;
 
     /// Medians, with runs that differ by so many percent to each side.
-    fn points(medians: &[f64], percent: f64) -> Vec<LoadPoint> {
-        let point = |(value, &median): (usize, &f64)| LoadPoint {
+    fn points(medians: &[f64], percent: f64) -> Vec<KneePoint> {
+        let point = |(value, &median): (usize, &f64)| KneePoint {
             value,
             throughput: Spread {
                 median,

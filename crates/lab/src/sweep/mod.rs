@@ -16,7 +16,7 @@ mod schedule;
 
 pub use axis::{AxesError, SweepAxes, SweepAxis, SweepParameter};
 pub use figures::{Measure, RunFigures, Spread};
-pub use knee::{Knee, LoadPoint, knee, most_power};
+pub use knee::{Knee, KneePoint, knee, most_power};
 pub(crate) use report::right_aligned;
 pub use report::{SweepReport, SweepSetting};
 pub use results::{SweepCell, SweepResults, SweepRun};

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::axis::{SweepAxis, SweepParameter};
 use super::figures::{Measure, RunFigures, Spread};
-use super::knee::{Knee, LoadPoint, knee, most_power};
+use super::knee::{Knee, KneePoint, knee, most_power};
 use super::limits;
 use super::results::SweepResults;
 use super::schedule::SweepTimes;
@@ -245,12 +245,12 @@ impl SweepReport {
         &self,
         axis: &SweepAxis,
         cell: &dyn Fn(usize) -> Vec<usize>,
-    ) -> Vec<(LoadPoint, bool)> {
+    ) -> Vec<(KneePoint, bool)> {
         let measure = self.results.throughput();
         let point = |value: usize| {
             let figures = self.results.cell(self.results.axes().cell_at(&cell(value)));
             let mean = figures.spread(Measure::Mean);
-            let point = LoadPoint {
+            let point = KneePoint {
                 value,
                 throughput: figures.spread(measure)?,
                 mean_us: mean.map(|mean| mean.median),
@@ -365,9 +365,9 @@ impl<'a> KneeRow<'a> {
     fn new(
         axis: &'a SweepAxis,
         at: Option<(SweepParameter, &'a str)>,
-        points: &[(LoadPoint, bool)],
+        points: &[(KneePoint, bool)],
     ) -> KneeRow<'a> {
-        let loads: Vec<LoadPoint> = points.iter().map(|(point, _)| *point).collect();
+        let loads: Vec<KneePoint> = points.iter().map(|(point, _)| *point).collect();
         let best = loads
             .iter()
             .map(|point| (point.value, point.throughput.median));

@@ -2,7 +2,7 @@
 
 use client::Code;
 
-use super::direction::Direction;
+use super::direction::TapDirection;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub enum CallEnd {
     /// With this error code of baidu_std, 0 being success.
     BaiduStd(i32),
     /// Whoever sends in this direction reset the stream, with this code of HTTP/2.
-    Reset(Direction, u32),
+    Reset(TapDirection, u32),
     /// Its connection ended before.
     ConnectionLost,
 }
@@ -34,8 +34,8 @@ impl CallEnd {
             CallEnd::Grpc(code) => code.name().to_owned(),
             CallEnd::Http(status) => format!("HTTP {status}"),
             CallEnd::BaiduStd(code) => format!("error {code}"),
-            CallEnd::Reset(Direction::ToServer, code) => format!("reset by the client ({code})"),
-            CallEnd::Reset(Direction::ToClient, code) => format!("reset by the server ({code})"),
+            CallEnd::Reset(TapDirection::ToServer, code) => format!("reset by the client ({code})"),
+            CallEnd::Reset(TapDirection::ToClient, code) => format!("reset by the server ({code})"),
             CallEnd::ConnectionLost => "the connection ended".to_owned(),
         }
     }

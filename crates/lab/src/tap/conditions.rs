@@ -26,7 +26,7 @@ impl Conditions {
 
 /// One direction of the way that all connections share.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct SharedLink {
     delay_ns: u64,
     bandwidth: Option<u64>,
     packets_per_second: Option<u64>,
@@ -35,9 +35,9 @@ pub(super) struct Link {
     packets_gone_ns: u64,
 }
 
-impl Link {
-    pub(super) fn new(conditions: &Conditions) -> Link {
-        Link {
+impl SharedLink {
+    pub(super) fn new(conditions: &Conditions) -> SharedLink {
+        SharedLink {
             delay_ns: conditions.delay_ns / 2,
             bandwidth: conditions.bandwidth,
             packets_per_second: conditions.packets_per_second,
@@ -91,14 +91,14 @@ mod tests {
     fn without_conditions_bytes_arrive_at_once() {
         let conditions = Conditions::default();
         assert!(conditions.are_none());
-        let mut link = Link::new(&conditions);
+        let mut link = SharedLink::new(&conditions);
         assert_eq!(link.piece_bytes(), usize::MAX);
         assert_eq!(link.arrival_ns(1 << 30, 7), 7);
     }
 
     #[test]
     fn a_delay_is_half_in_each_direction_and_holds_nobody_up() {
-        let mut link = Link::new(&Conditions {
+        let mut link = SharedLink::new(&Conditions {
             delay_ns: 5_000,
             ..Conditions::default()
         });
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_bandwidth_is_shared_and_what_was_not_used_is_gone() {
-        let mut link = Link::new(&Conditions {
+        let mut link = SharedLink::new(&Conditions {
             bandwidth: Some(1_000_000),
             ..Conditions::default()
         });
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn packets_are_counted_by_what_is_sent_at_once() {
-        let mut link = Link::new(&Conditions {
+        let mut link = SharedLink::new(&Conditions {
             packets_per_second: Some(1_000),
             bandwidth: Some(u64::MAX),
             ..Conditions::default()

@@ -2,22 +2,22 @@
 
 /// Which way bytes go through the tap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
+pub enum TapDirection {
     /// From the client to the server: requests.
     ToServer,
     /// From the server to the client: responses.
     ToClient,
 }
 
-impl Direction {
+impl TapDirection {
     /// Both, requests first.
-    pub const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
+    pub const BOTH: [TapDirection; 2] = [TapDirection::ToServer, TapDirection::ToClient];
 
     /// The other one.
-    pub fn opposite(self) -> Direction {
+    pub fn opposite(self) -> TapDirection {
         match self {
-            Direction::ToServer => Direction::ToClient,
-            Direction::ToClient => Direction::ToServer,
+            TapDirection::ToServer => TapDirection::ToClient,
+            TapDirection::ToClient => TapDirection::ToServer,
         }
     }
 }
@@ -30,17 +30,17 @@ pub(crate) struct BothWays<T> {
 }
 
 impl<T> BothWays<T> {
-    pub(crate) fn get(&self, direction: Direction) -> &T {
+    pub(crate) fn get(&self, direction: TapDirection) -> &T {
         match direction {
-            Direction::ToServer => &self.to_server,
-            Direction::ToClient => &self.to_client,
+            TapDirection::ToServer => &self.to_server,
+            TapDirection::ToClient => &self.to_client,
         }
     }
 
-    pub(crate) fn get_mut(&mut self, direction: Direction) -> &mut T {
+    pub(crate) fn get_mut(&mut self, direction: TapDirection) -> &mut T {
         match direction {
-            Direction::ToServer => &mut self.to_server,
-            Direction::ToClient => &mut self.to_client,
+            TapDirection::ToServer => &mut self.to_server,
+            TapDirection::ToClient => &mut self.to_client,
         }
     }
 }

@@ -4,7 +4,7 @@ use protobuf::DecodeError;
 use wire::framed::baidu_std::{HEADER_BYTES, RpcMeta};
 
 use super::call::CallEnd;
-use super::direction::{BothWays, Direction};
+use super::direction::{BothWays, TapDirection};
 use super::frames::Unreadable;
 use super::http2::Noting;
 use super::limits::WATCHED_FRAME_BYTES;
@@ -14,7 +14,7 @@ pub(super) const MAGIC: &[u8; 4] = b"PRPC";
 
 /// What one direction is in the midst of.
 #[derive(Debug, Default)]
-struct Way {
+struct FramedFlow {
     header: Vec<u8>,
     /// Bytes of the metadata, and of what follows them, that have yet to come.
     meta_left: usize,
@@ -27,7 +27,7 @@ struct Way {
 /// A connection that is followed.
 #[derive(Debug, Default)]
 pub(super) struct BaiduStdWatch {
-    ways: BothWays<Way>,
+    ways: BothWays<FramedFlow>,
 }
 
 impl BaiduStdWatch {
@@ -37,7 +37,7 @@ impl BaiduStdWatch {
     /// If they cannot be followed; nothing more is to be pushed then.
     pub(super) fn push(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         mut bytes: &[u8],
         noting: &mut Noting<'_>,
     ) -> Result<(), Unreadable> {
@@ -55,7 +55,7 @@ impl BaiduStdWatch {
     }
 }
 
-impl Way {
+impl FramedFlow {
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), Unreadable> {
         let missing = HEADER_BYTES - self.header.len();
         let (came, rest) = bytes.split_at(missing.min(bytes.len()));
@@ -81,7 +81,7 @@ impl Way {
 
     fn take_meta(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         bytes: &mut &[u8],
         noting: &mut Noting<'_>,
     ) -> Result<(), Unreadable> {
@@ -100,7 +100,7 @@ impl Way {
         Ok(())
     }
 
-    fn take_body(&mut self, direction: Direction, bytes: &mut &[u8], noting: &mut Noting<'_>) {
+    fn take_body(&mut self, direction: TapDirection, bytes: &mut &[u8], noting: &mut Noting<'_>) {
         let left = usize::try_from(self.body_left).unwrap_or(usize::MAX);
         let (came, rest) = bytes.split_at(left.min(bytes.len()));
         *bytes = rest;
@@ -115,7 +115,7 @@ impl Way {
     }
 
     /// The frame is whole.
-    fn end(&mut self, direction: Direction, noting: &mut Noting<'_>) {
+    fn end(&mut self, direction: TapDirection, noting: &mut Noting<'_>) {
         let (ledger, totals) = (&mut *noting.ledger, &mut *noting.totals);
         match self.current.take() {
             Some((key, Some(end))) => ledger.end(totals, direction, key, end, noting.now_ns),
@@ -127,7 +127,7 @@ impl Way {
 
 /// The metadata of a frame are there. Returns the call, and how it ends if this is its response.
 fn begin(
-    direction: Direction,
+    direction: TapDirection,
     meta: &[u8],
     noting: &mut Noting<'_>,
 ) -> Result<(u64, Option<CallEnd>), DecodeError> {
@@ -135,13 +135,13 @@ fn begin(
     let key = meta.correlation_id.unwrap_or_default().cast_unsigned();
     let (ledger, totals) = (&mut *noting.ledger, &mut *noting.totals);
     match direction {
-        Direction::ToServer => {
+        TapDirection::ToServer => {
             let request = meta.request.unwrap_or_default();
             let name = format!("{}/{}", request.service_name, request.method_name);
             ledger.begin(totals, key, name.as_bytes(), noting.now_ns);
             Ok((key, None))
         }
-        Direction::ToClient => {
+        TapDirection::ToClient => {
             ledger.response_begins(totals, key, noting.now_ns);
             let response = meta.response.unwrap_or_default();
             let end = CallEnd::BaiduStd(response.error_code.unwrap_or_default());

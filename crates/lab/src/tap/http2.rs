@@ -9,16 +9,16 @@ use wire::limits::MAX_WATCHED_TABLE_BYTES;
 
 use super::call::CallEnd;
 use super::compressed::MessageReader;
-use super::direction::{BothWays, Direction};
+use super::direction::{BothWays, TapDirection};
 use super::frames::{FrameSplitter, SeenFrame, Unreadable};
 use super::ledger::ConnectionLedger;
 use super::limits::{WATCHED_BLOCK_BYTES, WATCHED_CALLS};
-use super::time_use::Hold;
+use super::time_use::RelayHold;
 use super::totals::TapTotals;
 
 /// What one direction of the connection is in the midst of.
 #[derive(Debug)]
-struct Way {
+struct Http2Flow {
     splitter: FrameSplitter,
     decoder: Decoder,
     /// A header block that is not whole, and the frame that began it.
@@ -34,9 +34,9 @@ struct Way {
     shut_streams: usize,
 }
 
-impl Way {
-    fn new(splitter: FrameSplitter) -> Way {
-        Way {
+impl Http2Flow {
+    fn new(splitter: FrameSplitter) -> Http2Flow {
+        Http2Flow {
             splitter,
             decoder: Decoder::new(MAX_WATCHED_TABLE_BYTES),
             block: Vec::new(),
@@ -56,7 +56,7 @@ impl Way {
 
 /// A stream that is under way.
 #[derive(Debug)]
-struct Stream {
+struct TappedStream {
     windows: BothWays<i64>,
     is_sending: BothWays<bool>,
     /// The status of the response's first header block.
@@ -65,8 +65,8 @@ struct Stream {
     readers: BothWays<Option<MessageReader>>,
 }
 
-impl Stream {
-    fn is_shut(&self, direction: Direction) -> bool {
+impl TappedStream {
+    fn is_shut(&self, direction: TapDirection) -> bool {
         *self.is_sending.get(direction) && *self.windows.get(direction) <= 0
     }
 }
@@ -74,8 +74,8 @@ impl Stream {
 /// A connection that is followed.
 #[derive(Debug)]
 pub(super) struct Http2Watch {
-    ways: BothWays<Way>,
-    streams: HashMap<u32, Stream>,
+    ways: BothWays<Http2Flow>,
+    streams: HashMap<u32, TappedStream>,
     fields: Fields,
 }
 
@@ -90,8 +90,8 @@ impl Http2Watch {
     pub(super) fn new() -> Http2Watch {
         Http2Watch {
             ways: BothWays {
-                to_server: Way::new(FrameSplitter::of_client()),
-                to_client: Way::new(FrameSplitter::of_server()),
+                to_server: Http2Flow::new(FrameSplitter::of_client()),
+                to_client: Http2Flow::new(FrameSplitter::of_server()),
             },
             streams: HashMap::new(),
             fields: Fields::new(),
@@ -104,7 +104,7 @@ impl Http2Watch {
     /// If they cannot be followed; nothing more is to be pushed then.
     pub(super) fn push(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         bytes: &[u8],
         noting: &mut Noting<'_>,
     ) -> Result<(), Unreadable> {
@@ -117,7 +117,7 @@ impl Http2Watch {
 
     fn take(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         frame: SeenFrame<'_>,
         noting: &mut Noting<'_>,
     ) -> Result<(), Unreadable> {
@@ -146,7 +146,12 @@ impl Http2Watch {
         Ok(())
     }
 
-    fn data_begins(&mut self, direction: Direction, header: FrameHeader, noting: &mut Noting<'_>) {
+    fn data_begins(
+        &mut self,
+        direction: TapDirection,
+        header: FrameHeader,
+        noting: &mut Noting<'_>,
+    ) {
         let length = i64::from(header.length);
         let (key, bytes) = (u64::from(header.stream), u64::from(header.length));
         let ledger = &mut *noting.ledger;
@@ -161,7 +166,7 @@ impl Http2Watch {
     /// Looks for messages where they may be compressed.
     fn read_messages(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         header: FrameHeader,
         bytes: &[u8],
         noting: &mut Noting<'_>,
@@ -180,7 +185,7 @@ impl Http2Watch {
     }
 
     /// Has messages looked at where the head that has just come says how they are compressed.
-    fn note_encoding(&mut self, direction: Direction, id: u32) {
+    fn note_encoding(&mut self, direction: TapDirection, id: u32) {
         let encoding = self.fields.value_of(b"grpc-encoding");
         if encoding.is_some_and(|encoding| matches!(encoding, b"gzip" | b"deflate"))
             && let Some(stream) = self.streams.get_mut(&id)
@@ -194,7 +199,7 @@ impl Http2Watch {
 
     fn headers(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         header: FrameHeader,
         payload: &[u8],
         noting: &mut Noting<'_>,
@@ -209,7 +214,7 @@ impl Http2Watch {
 
     fn continuation(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         header: FrameHeader,
         payload: &[u8],
         noting: &mut Noting<'_>,
@@ -227,7 +232,7 @@ impl Http2Watch {
     /// A part of a header block is there: of the frame that began it, and of the last one.
     fn fragment_ends(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         (first, last): (FrameHeader, FrameHeader),
         noting: &mut Noting<'_>,
     ) -> Result<(), Unreadable> {
@@ -240,7 +245,7 @@ impl Http2Watch {
     /// A header block is whole; `header` is the frame that began it.
     fn block_ends(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         header: FrameHeader,
         noting: &mut Noting<'_>,
     ) -> Result<(), Unreadable> {
@@ -253,8 +258,8 @@ impl Http2Watch {
         let decoded = way.decoder.decode(&way.block, &limits, &mut self.fields);
         decoded.map_err(|_| Unreadable::HeaderBlock)?;
         match direction {
-            Direction::ToServer => self.request_head(header, noting),
-            Direction::ToClient => self.response_head(header, noting),
+            TapDirection::ToServer => self.request_head(header, noting),
+            TapDirection::ToClient => self.response_head(header, noting),
         }
         Ok(())
     }
@@ -267,10 +272,10 @@ impl Http2Watch {
             let (ledger, totals) = (&mut *noting.ledger, &mut *noting.totals);
             ledger.begin(totals, key, path, noting.now_ns);
             self.adopt(header.stream);
-            self.note_encoding(Direction::ToServer, header.stream);
+            self.note_encoding(TapDirection::ToServer, header.stream);
         }
         if header.has(flag::END_STREAM) {
-            self.sending_ends(Direction::ToServer, header.stream, None, noting);
+            self.sending_ends(TapDirection::ToServer, header.stream, None, noting);
         }
         self.note_holds(noting);
     }
@@ -280,7 +285,7 @@ impl Http2Watch {
         if self.streams.len() >= WATCHED_CALLS {
             return;
         }
-        let stream = Stream {
+        let stream = TappedStream {
             windows: BothWays {
                 to_server: self.ways.to_server.initial_window,
                 to_client: self.ways.to_client.initial_window,
@@ -304,17 +309,17 @@ impl Http2Watch {
         if let (Some(status), Some(stream)) = (status, self.streams.get_mut(&header.stream)) {
             stream.http_status = Some(status);
         }
-        self.note_encoding(Direction::ToClient, header.stream);
+        self.note_encoding(TapDirection::ToClient, header.stream);
         if header.has(flag::END_STREAM) {
             let grpc = self.fields.value_of(b"grpc-status").map(Code::parse);
-            self.sending_ends(Direction::ToClient, header.stream, grpc, noting);
+            self.sending_ends(TapDirection::ToClient, header.stream, grpc, noting);
         }
     }
 
     /// Whoever sends in this direction has ended its side of a stream.
     fn sending_ends(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         id: u32,
         grpc: Option<Code>,
         noting: &mut Noting<'_>,
@@ -322,12 +327,12 @@ impl Http2Watch {
         let key = u64::from(id);
         let (ledger, totals) = (&mut *noting.ledger, &mut *noting.totals);
         match direction {
-            Direction::ToServer => {
+            TapDirection::ToServer => {
                 ledger.request_ends(totals, key, noting.now_ns);
                 self.change(id, |stream| stream.is_sending.to_server = false);
                 self.note_holds(noting);
             }
-            Direction::ToClient => {
+            TapDirection::ToClient => {
                 let status = self.streams.get(&id).and_then(|stream| stream.http_status);
                 let end = match (grpc, status) {
                     (Some(code), _) => CallEnd::Grpc(code),
@@ -341,7 +346,7 @@ impl Http2Watch {
 
     fn reset(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         header: FrameHeader,
         payload: &[u8],
         noting: &mut Noting<'_>,
@@ -364,12 +369,12 @@ impl Http2Watch {
     }
 
     /// Whoever sends in this direction says how the other side may send.
-    fn settings(&mut self, direction: Direction, payload: &[u8], noting: &mut Noting<'_>) {
+    fn settings(&mut self, direction: TapDirection, payload: &[u8], noting: &mut Noting<'_>) {
         // The last one counts. It goes over all streams, and a frame has room for ten thousand.
         let mut window = None;
         for (identifier, value) in read_settings(payload) {
             match identifier {
-                setting::MAX_CONCURRENT_STREAMS if direction == Direction::ToClient => {
+                setting::MAX_CONCURRENT_STREAMS if direction == TapDirection::ToClient => {
                     noting.ledger.set_limit(value);
                 }
                 setting::INITIAL_WINDOW_SIZE => window = Some(value),
@@ -383,7 +388,7 @@ impl Http2Watch {
     }
 
     /// Changes the windows of open streams too. RFC 9113 section 6.9.2.
-    fn set_initial_window(&mut self, sender: Direction, value: u32) {
+    fn set_initial_window(&mut self, sender: TapDirection, value: u32) {
         let way = self.ways.get_mut(sender);
         let change = i64::from(value) - way.initial_window;
         way.initial_window = i64::from(value);
@@ -397,7 +402,7 @@ impl Http2Watch {
     /// Whoever sends in this direction lets the other side send more.
     fn window_update(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         header: FrameHeader,
         payload: &[u8],
         noting: &mut Noting<'_>,
@@ -416,7 +421,7 @@ impl Http2Watch {
     }
 
     /// Changes a stream, and what it counts for.
-    fn change(&mut self, id: u32, change: impl FnOnce(&mut Stream)) {
+    fn change(&mut self, id: u32, change: impl FnOnce(&mut TappedStream)) {
         if let Some(stream) = self.streams.get_mut(&id) {
             discount(&mut self.ways, stream);
             change(stream);
@@ -426,17 +431,17 @@ impl Http2Watch {
 
     /// Notes whether a sender has something to send and no window for it.
     fn note_holds(&mut self, noting: &mut Noting<'_>) {
-        for sender in Direction::BOTH {
+        for sender in TapDirection::BOTH {
             let is_held = self.ways.get(sender).is_held();
-            let hold = Hold::Window(sender);
+            let hold = RelayHold::Window(sender);
             noting.ledger.set_hold(hold, is_held, noting.now_ns);
         }
     }
 }
 
 /// Counts a stream in both directions.
-fn count(ways: &mut BothWays<Way>, stream: &Stream) {
-    for direction in Direction::BOTH {
+fn count(ways: &mut BothWays<Http2Flow>, stream: &TappedStream) {
+    for direction in TapDirection::BOTH {
         let way = ways.get_mut(direction);
         way.sending_streams += usize::from(*stream.is_sending.get(direction));
         way.shut_streams += usize::from(stream.is_shut(direction));
@@ -444,8 +449,8 @@ fn count(ways: &mut BothWays<Way>, stream: &Stream) {
 }
 
 /// Takes back what [`count`] has counted.
-fn discount(ways: &mut BothWays<Way>, stream: &Stream) {
-    for direction in Direction::BOTH {
+fn discount(ways: &mut BothWays<Http2Flow>, stream: &TappedStream) {
+    for direction in TapDirection::BOTH {
         let way = ways.get_mut(direction);
         way.sending_streams -= usize::from(*stream.is_sending.get(direction));
         way.shut_streams -= usize::from(stream.is_shut(direction));

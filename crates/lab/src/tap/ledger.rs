@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::call::{CallEnd, TappedCall};
-use super::direction::Direction;
+use super::direction::TapDirection;
 use super::limits::{GAP_NS, WATCHED_CALLS, WINDOW_ANSWERS};
-use super::time_use::{Hold, HoldClock, TimeTable, TimeUse};
+use super::time_use::{HoldClock, RelayHold, TimeTable, TimeUse};
 use super::totals::TapTotals;
 
 /// A call that is under way.
@@ -104,9 +104,9 @@ pub(super) struct ConnectionLedger {
     /// Calls that ended since the client last made progress.
     answers_since_client: u64,
     /// The last sign of progress, in either direction; none before the first call.
-    last: Option<(u64, Direction)>,
+    last: Option<(u64, TapDirection)>,
     window: ThroughputWindow,
-    holds: [HoldClock; Hold::ALL.len()],
+    holds: [HoldClock; RelayHold::ALL.len()],
     burst: Burst,
     figures: ConnectionFigures,
     is_over: bool,
@@ -122,7 +122,7 @@ impl ConnectionLedger {
             answers_since_client: 0,
             last: None,
             window: ThroughputWindow::default(),
-            holds: [HoldClock::default(); Hold::ALL.len()],
+            holds: [HoldClock::default(); RelayHold::ALL.len()],
             burst: Burst::default(),
             figures: ConnectionFigures::default(),
             is_over: false,
@@ -148,8 +148,8 @@ impl ConnectionLedger {
     }
 
     /// From now on something holds bytes, or does so no more.
-    pub(super) fn set_hold(&mut self, hold: Hold, is_on: bool, now_ns: u64) {
-        for (clock, which) in self.holds.iter_mut().zip(Hold::ALL) {
+    pub(super) fn set_hold(&mut self, hold: RelayHold, is_on: bool, now_ns: u64) {
+        for (clock, which) in self.holds.iter_mut().zip(RelayHold::ALL) {
             if which == hold {
                 clock.set(is_on, now_ns);
             }
@@ -158,7 +158,7 @@ impl ConnectionLedger {
 
     /// A call begins.
     pub(super) fn begin(&mut self, totals: &mut TapTotals, key: u64, method: &[u8], now_ns: u64) {
-        self.progress(totals, Direction::ToServer, now_ns);
+        self.progress(totals, TapDirection::ToServer, now_ns);
         totals.begun += 1;
         self.figures.calls += 1;
         self.burst.calls += 1;
@@ -185,7 +185,7 @@ impl ConnectionLedger {
     pub(super) fn body(
         &mut self,
         totals: &mut TapTotals,
-        direction: Direction,
+        direction: TapDirection,
         key: u64,
         bytes: u64,
         now_ns: u64,
@@ -195,8 +195,8 @@ impl ConnectionLedger {
             return;
         };
         match direction {
-            Direction::ToServer => call.request_bytes += bytes,
-            Direction::ToClient => {
+            TapDirection::ToServer => call.request_bytes += bytes,
+            TapDirection::ToClient => {
                 call.response_bytes += bytes;
                 call.response_begin_ns.get_or_insert(now_ns);
             }
@@ -205,7 +205,7 @@ impl ConnectionLedger {
 
     /// The request of a call is whole.
     pub(super) fn request_ends(&mut self, totals: &mut TapTotals, key: u64, now_ns: u64) {
-        self.progress(totals, Direction::ToServer, now_ns);
+        self.progress(totals, TapDirection::ToServer, now_ns);
         if let Some(call) = self.open.get_mut(&key)
             && call.request_end_ns.is_none()
         {
@@ -216,21 +216,21 @@ impl ConnectionLedger {
 
     /// The response of a call begins.
     pub(super) fn response_begins(&mut self, totals: &mut TapTotals, key: u64, now_ns: u64) {
-        self.body(totals, Direction::ToClient, key, 0, now_ns);
+        self.body(totals, TapDirection::ToClient, key, 0, now_ns);
     }
 
     /// A call ends, by what whoever sends in this direction has sent.
     pub(super) fn end(
         &mut self,
         totals: &mut TapTotals,
-        direction: Direction,
+        direction: TapDirection,
         key: u64,
         end: CallEnd,
         now_ns: u64,
     ) {
         self.progress(totals, direction, now_ns);
         if let Some(call) = self.open.remove(&key) {
-            if direction == Direction::ToClient {
+            if direction == TapDirection::ToClient {
                 self.answers_since_client += 1;
                 self.window.answer(totals);
             }
@@ -253,8 +253,8 @@ impl ConnectionLedger {
     /// the server; others for the rest of them, or for what holds it.
     pub(super) fn settle(&mut self, totals: &mut TapTotals, now_ns: u64) {
         let awaited = match self.whole_requests {
-            0 => Direction::ToServer,
-            _ => Direction::ToClient,
+            0 => TapDirection::ToServer,
+            _ => TapDirection::ToClient,
         };
         if !self.open.is_empty() {
             self.progress(totals, awaited, now_ns);
@@ -282,7 +282,7 @@ impl ConnectionLedger {
 
     /// Something of a call has come in this direction: what the time since the last such sign went
     /// to can be said now.
-    fn progress(&mut self, totals: &mut TapTotals, direction: Direction, now_ns: u64) {
+    fn progress(&mut self, totals: &mut TapTotals, direction: TapDirection, now_ns: u64) {
         if let Some((last_ns, _)) = self.last {
             let span_ns = now_ns.saturating_sub(last_ns);
             if span_ns > 0 {
@@ -296,7 +296,7 @@ impl ConnectionLedger {
             self.burst.begin_ns = now_ns;
         }
         self.last = Some((now_ns, direction));
-        if direction == Direction::ToServer {
+        if direction == TapDirection::ToServer {
             self.answers_since_client = 0;
         }
     }
@@ -304,14 +304,14 @@ impl ConnectionLedger {
     fn count_span(
         &mut self,
         totals: &mut TapTotals,
-        direction: Direction,
+        direction: TapDirection,
         span_ns: u64,
         now_ns: u64,
     ) {
         let figures = &mut self.figures;
         let mut left_ns = span_ns;
         let mut longest = (0, TimeUse::NoCall);
-        for (clock, hold) in self.holds.iter_mut().zip(Hold::ALL) {
+        for (clock, hold) in self.holds.iter_mut().zip(RelayHold::ALL) {
             let held_ns = clock.take(now_ns).min(left_ns);
             left_ns -= held_ns;
             figures.times.add(hold.time_use(), held_ns);
@@ -333,7 +333,7 @@ impl ConnectionLedger {
     }
 
     /// Who could have moved while nothing held anybody, given who moves now.
-    fn use_of_silence(&self, direction: Direction) -> TimeUse {
+    fn use_of_silence(&self, direction: TapDirection) -> TimeUse {
         if self.open.is_empty() {
             return TimeUse::NoCall;
         }
@@ -341,14 +341,16 @@ impl ConnectionLedger {
             true => TimeUse::ServerAtLimit,
             false => TimeUse::Server,
         };
-        let has_last_from_server = self.last.is_some_and(|(_, way)| way == Direction::ToClient);
+        let has_last_from_server = self
+            .last
+            .is_some_and(|(_, way)| way == TapDirection::ToClient);
         match direction {
-            Direction::ToClient => server,
-            Direction::ToServer if self.answers_since_client > 0 => TimeUse::ClientSilent,
-            Direction::ToServer if self.whole_requests > 0 => server,
+            TapDirection::ToClient => server,
+            TapDirection::ToServer if self.answers_since_client > 0 => TimeUse::ClientSilent,
+            TapDirection::ToServer if self.whole_requests > 0 => server,
             // A stream in both directions, whose next message the client sends for an answer.
-            Direction::ToServer if has_last_from_server => TimeUse::ClientSilent,
-            Direction::ToServer => TimeUse::ClientInRequest,
+            TapDirection::ToServer if has_last_from_server => TimeUse::ClientSilent,
+            TapDirection::ToServer => TimeUse::ClientInRequest,
         }
     }
 }

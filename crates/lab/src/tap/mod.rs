@@ -36,7 +36,7 @@ pub(crate) mod tests;
 pub use call::{CallEnd, TappedCall};
 pub use compressed::CompressedMessages;
 pub use conditions::Conditions;
-pub use direction::Direction;
+pub use direction::TapDirection;
 pub use frames::Unreadable;
 pub use ledger::ConnectionFigures;
 pub use relay::{Tap, TapPlan};

@@ -15,8 +15,8 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, listen, sockopt};
 
-use super::conditions::{Conditions, Link};
-use super::direction::{BothWays, Direction};
+use super::conditions::{Conditions, SharedLink};
+use super::direction::{BothWays, TapDirection};
 use super::limits::{
     MAX_TAPPED_CONNECTIONS, REPORTED_CONNECTIONS, TAP_BACKLOG, TAP_DIAL_MS, TAP_QUEUES_BYTES,
     TAP_READ_BYTES, TAP_TURN_MS,
@@ -140,7 +140,7 @@ struct Relay<'a> {
     tap: &'a Tap,
     connections: HashMap<u32, RelayedConnection>,
     /// The interest that the kernel knows of each side.
-    interests: HashMap<(u32, Direction), epoll::EventFlags>,
+    interests: HashMap<(u32, TapDirection), epoll::EventFlags>,
     next_index: u32,
     /// What the kernel reported last.
     events: Vec<epoll::Event>,
@@ -149,7 +149,7 @@ struct Relay<'a> {
     /// Bytes that wait in all connections.
     queued_bytes: usize,
     totals: TapTotals,
-    links: BothWays<Link>,
+    links: BothWays<SharedLink>,
     forward_ns: Histogram<u64>,
     scratch: Box<[u8; TAP_READ_BYTES]>,
     summaries: Vec<ConnectionSummary>,
@@ -162,7 +162,7 @@ struct Relay<'a> {
 
 impl<'a> Relay<'a> {
     fn new(tap: &'a Tap) -> Relay<'a> {
-        let link = || Link::new(&tap.plan.conditions);
+        let link = || SharedLink::new(&tap.plan.conditions);
         Relay {
             tap,
             connections: HashMap::new(),
@@ -279,7 +279,7 @@ impl<'a> Relay<'a> {
             ConnectionWatch::new(index as usize),
             monotonic_ns() + TAP_DIAL_MS * 1_000_000,
         );
-        for direction in Direction::BOTH {
+        for direction in TapDirection::BOTH {
             let data = epoll::EventData::new_u64(token(index, direction));
             let sender = connection.sender(direction).descriptor();
             let flags = epoll::EventFlags::empty();
@@ -346,7 +346,7 @@ impl<'a> Relay<'a> {
     fn release_arrived(&mut self) {
         let now_ns = monotonic_ns();
         let is_late = |one: &RelayedConnection| {
-            !one.sender(Direction::ToClient).is_connected() && one.dial_until_ns <= now_ns
+            !one.sender(TapDirection::ToClient).is_connected() && one.dial_until_ns <= now_ns
         };
         let has_conditions = !self.tap.plan.conditions.are_none();
         let due: Vec<u32> = self
@@ -362,7 +362,7 @@ impl<'a> Relay<'a> {
             let mut turn = self.shared();
             let served = match is_late(&connection) {
                 true => Err(Broken::Socket(Errno::TIMEDOUT)),
-                false => Direction::BOTH
+                false => TapDirection::BOTH
                     .into_iter()
                     .try_for_each(|way| connection.pump(way, &mut turn, now_ns)),
             };
@@ -377,7 +377,7 @@ impl<'a> Relay<'a> {
         };
         let now_ns = monotonic_ns();
         let has_room = self.queued_bytes < TAP_QUEUES_BYTES || connection.waiting_bytes() == 0;
-        for direction in Direction::BOTH {
+        for direction in TapDirection::BOTH {
             let mut flags = epoll::EventFlags::empty();
             flags.set(
                 epoll::EventFlags::IN,
@@ -441,7 +441,7 @@ impl<'a> Relay<'a> {
     fn close(&mut self, mut connection: RelayedConnection, now_ns: u64) {
         connection.watch().close(&mut self.totals, now_ns);
         let summary = self.summarise(&mut connection);
-        for direction in Direction::BOTH {
+        for direction in TapDirection::BOTH {
             self.interests.remove(&(summary.index as u32, direction));
         }
         self.keep(summary);
@@ -501,14 +501,14 @@ impl<'a> Relay<'a> {
 }
 
 /// The number by which an event names one side: that which sends in this direction.
-fn token(index: u32, direction: Direction) -> u64 {
-    u64::from(index) << 1 | u64::from(direction == Direction::ToClient)
+fn token(index: u32, direction: TapDirection) -> u64 {
+    u64::from(index) << 1 | u64::from(direction == TapDirection::ToClient)
 }
 
-fn side(token: u64) -> (u32, Direction) {
+fn side(token: u64) -> (u32, TapDirection) {
     let direction = match token & 1 {
-        0 => Direction::ToServer,
-        _ => Direction::ToClient,
+        0 => TapDirection::ToServer,
+        _ => TapDirection::ToClient,
     };
     ((token >> 1) as u32, direction)
 }

@@ -3,8 +3,8 @@
 use hdrhistogram::Histogram;
 use net::{TcpDiagnosis, monotonic_ns};
 
-use super::conditions::Link;
-use super::direction::{BothWays, Direction};
+use super::conditions::SharedLink;
+use super::direction::{BothWays, TapDirection};
 use super::limits::{TAP_QUEUE_BYTES, TAP_READ_BYTES};
 use super::relay_queue::RelayQueue;
 use super::relay_socket::{Broken, Came, RelaySocket};
@@ -16,7 +16,7 @@ use super::watch::ConnectionWatch;
 /// What all connections share while one has its turn.
 pub(super) struct RelayTurn<'a> {
     pub(super) totals: &'a mut TapTotals,
-    pub(super) links: &'a mut BothWays<Link>,
+    pub(super) links: &'a mut BothWays<SharedLink>,
     /// From when bytes had been read to when they had been written, where they could be at once.
     pub(super) forward_ns: &'a mut Histogram<u64>,
     pub(super) scratch: &'a mut [u8; TAP_READ_BYTES],
@@ -64,17 +64,17 @@ impl RelayedConnection {
     }
 
     /// The socket from which bytes of this direction come.
-    pub(super) fn sender(&self, direction: Direction) -> &RelaySocket {
+    pub(super) fn sender(&self, direction: TapDirection) -> &RelaySocket {
         match direction {
-            Direction::ToServer => &self.client,
-            Direction::ToClient => &self.server,
+            TapDirection::ToServer => &self.client,
+            TapDirection::ToClient => &self.server,
         }
     }
 
-    fn receiver(&mut self, direction: Direction) -> &mut RelaySocket {
+    fn receiver(&mut self, direction: TapDirection) -> &mut RelaySocket {
         match direction {
-            Direction::ToServer => &mut self.server,
-            Direction::ToClient => &mut self.client,
+            TapDirection::ToServer => &mut self.server,
+            TapDirection::ToClient => &mut self.client,
         }
     }
 
@@ -109,13 +109,13 @@ impl RelayedConnection {
     }
 
     /// Whether more is to be read of what goes in this direction.
-    pub(super) fn wants_read(&self, direction: Direction) -> bool {
+    pub(super) fn wants_read(&self, direction: TapDirection) -> bool {
         let queue = self.queues.get(direction);
         self.sender(direction).is_connected() && !queue.has_end() && queue.len() < TAP_QUEUE_BYTES
     }
 
     /// Whether the kernel is to say when it takes more of what goes in this direction.
-    pub(super) fn wants_write(&self, direction: Direction, now_ns: u64) -> bool {
+    pub(super) fn wants_write(&self, direction: TapDirection, now_ns: u64) -> bool {
         let receiver = self.sender(direction.opposite());
         let queue = self.queues.get(direction);
         !receiver.is_connected() || receiver.has_unsent() || !queue.due(now_ns).is_empty()
@@ -124,20 +124,22 @@ impl RelayedConnection {
     /// When the next bytes of either direction arrive that are on their way.
     pub(super) fn next_arrival_ns(&self, now_ns: u64) -> Option<u64> {
         let of = |direction| self.queues.get(direction).next_arrival_ns();
-        let next = Direction::BOTH.into_iter().filter_map(of);
+        let next = TapDirection::BOTH.into_iter().filter_map(of);
         next.filter(|&arrival_ns| arrival_ns > now_ns).min()
     }
 
     /// Whether something has arrived, be it only the end of a side.
     pub(super) fn has_arrived(&self, now_ns: u64) -> bool {
         let of = |direction| self.queues.get(direction).next_arrival_ns();
-        let mut next = Direction::BOTH.into_iter().filter_map(of);
+        let mut next = TapDirection::BOTH.into_iter().filter_map(of);
         next.any(|arrival_ns| arrival_ns <= now_ns)
     }
 
     /// Whether both sides have ended and all is forwarded.
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
-        let mut queues = Direction::BOTH.into_iter().map(|way| self.queues.get(way));
+        let mut queues = TapDirection::BOTH
+            .into_iter()
+            .map(|way| self.queues.get(way));
         queues.all(|queue| queue.is_end_due(now_ns))
             && !self.client.has_unsent()
             && !self.server.has_unsent()
@@ -146,14 +148,14 @@ impl RelayedConnection {
     /// The sender of this direction has something. Forwards it, then looks at it.
     pub(super) fn read(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         turn: &mut RelayTurn<'_>,
     ) -> Result<(), Broken> {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let sender = match direction {
-            Direction::ToServer => &mut self.client,
-            Direction::ToClient => &mut self.server,
+            TapDirection::ToServer => &mut self.client,
+            TapDirection::ToClient => &mut self.server,
         };
         let came = sender.read(turn.scratch, &mut plain);
         let now_ns = monotonic_ns();
@@ -175,7 +177,7 @@ impl RelayedConnection {
 
     fn forward(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         plain: &mut Vec<u8>,
         turn: &mut RelayTurn<'_>,
         now_ns: u64,
@@ -185,7 +187,7 @@ impl RelayedConnection {
         }
         *self.bytes.get_mut(direction) += plain.len() as u64;
         *self.reads.get_mut(direction) += 1;
-        if direction == Direction::ToClient {
+        if direction == TapDirection::ToClient {
             self.rewrite(plain);
         }
         let link = turn.links.get_mut(direction);
@@ -200,7 +202,7 @@ impl RelayedConnection {
             record(turn.forward_ns, took_ns);
         }
         // Seen as the client sees it: requests when it has sent them.
-        if direction == Direction::ToServer {
+        if direction == TapDirection::ToServer {
             self.watch.saw(turn.totals, direction, plain, now_ns);
         }
         forwarded
@@ -219,7 +221,7 @@ impl RelayedConnection {
     /// Forwards what has arrived, as far as the receiver takes it.
     pub(super) fn pump(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         turn: &mut RelayTurn<'_>,
         now_ns: u64,
     ) -> Result<(), Broken> {
@@ -235,7 +237,7 @@ impl RelayedConnection {
 
     fn pump_queue(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         queue: &mut RelayQueue,
         turn: &mut RelayTurn<'_>,
         now_ns: u64,
@@ -251,7 +253,7 @@ impl RelayedConnection {
                 return Ok(());
             }
             // And responses when it can read them.
-            if direction == Direction::ToClient {
+            if direction == TapDirection::ToClient {
                 let written = due.get(..count).unwrap_or(due);
                 self.watch.saw(turn.totals, direction, written, now_ns);
             }
@@ -266,7 +268,7 @@ impl RelayedConnection {
     /// The kernel takes more of what goes in this direction.
     pub(super) fn write(
         &mut self,
-        direction: Direction,
+        direction: TapDirection,
         turn: &mut RelayTurn<'_>,
     ) -> Result<(), Broken> {
         self.receiver(direction).finish_connecting()?;

@@ -12,7 +12,7 @@ use wire::http2::frame::{
 
 use super::call::CallEnd;
 use super::conditions::Conditions;
-use super::direction::Direction::{self, ToClient, ToServer};
+use super::direction::TapDirection::{self, ToClient, ToServer};
 use super::summary::{ConnectionSummary, TapSummary};
 use super::time_use::TimeUse;
 use super::totals::{TapTotals, times};
@@ -55,12 +55,12 @@ impl Wire {
         self
     }
 
-    fn bytes(&mut self, direction: Direction, bytes: &[u8]) {
+    fn bytes(&mut self, direction: TapDirection, bytes: &[u8]) {
         let totals = &mut self.totals;
         self.watch.saw(totals, direction, bytes, self.now_ns);
     }
 
-    fn headers(&mut self, direction: Direction, id: u32, fields: &[(&str, &str)], flags: u8) {
+    fn headers(&mut self, direction: TapDirection, id: u32, fields: &[(&str, &str)], flags: u8) {
         let encoder = match direction {
             ToServer => &mut self.requests,
             ToClient => &mut self.responses,
@@ -81,14 +81,14 @@ impl Wire {
         self.bytes(direction, &frame);
     }
 
-    fn data(&mut self, direction: Direction, id: u32, length: usize, flags: u8) {
+    fn data(&mut self, direction: TapDirection, id: u32, length: usize, flags: u8) {
         let mut frame = Vec::new();
         write_header(&mut frame, length, kind::DATA, flags, id);
         frame.resize(frame.len() + length, 0);
         self.bytes(direction, &frame);
     }
 
-    fn window(&mut self, direction: Direction, id: u32, bytes: u32) {
+    fn window(&mut self, direction: TapDirection, id: u32, bytes: u32) {
         let mut frame = Vec::new();
         write_window_update(&mut frame, id, bytes);
         self.bytes(direction, &frame);
@@ -589,7 +589,7 @@ fn damaged_bytes_never_upset_the_account() {
         for _ in 0..200 {
             let id = 1 + 2 * number(6) as u32;
             wire.after(number(200) as u64 * US);
-            let way = Direction::BOTH[number(2)];
+            let way = TapDirection::BOTH[number(2)];
             let flags = [0, flag::END_STREAM][number(2)];
             match number(8) {
                 0 => drop(wire.asks(id)),

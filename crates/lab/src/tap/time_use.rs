@@ -1,6 +1,6 @@
 //! What the time of a connection goes to.
 
-use super::direction::Direction;
+use super::direction::TapDirection;
 
 /// What one stretch of a connection's time went to: who could have moved, and did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,33 +121,33 @@ impl TimeTable {
 
 /// Something that keeps bytes from going on, for as long as it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum RelayHold {
     /// The receiver's window is used up.
-    Window(Direction),
+    Window(TapDirection),
     /// The receiver does not read from its socket.
-    Unread(Direction),
+    Unread(TapDirection),
     /// A rate that was asked for.
-    Shaped(Direction),
+    Shaped(TapDirection),
 }
 
-impl Hold {
+impl RelayHold {
     /// All; where two last at once, the time is the first one's.
-    pub(super) const ALL: [Hold; 6] = [
-        Hold::Shaped(Direction::ToServer),
-        Hold::Shaped(Direction::ToClient),
-        Hold::Window(Direction::ToServer),
-        Hold::Window(Direction::ToClient),
-        Hold::Unread(Direction::ToServer),
-        Hold::Unread(Direction::ToClient),
+    pub(super) const ALL: [RelayHold; 6] = [
+        RelayHold::Shaped(TapDirection::ToServer),
+        RelayHold::Shaped(TapDirection::ToClient),
+        RelayHold::Window(TapDirection::ToServer),
+        RelayHold::Window(TapDirection::ToClient),
+        RelayHold::Unread(TapDirection::ToServer),
+        RelayHold::Unread(TapDirection::ToClient),
     ];
 
     pub(super) fn time_use(self) -> TimeUse {
         match self {
-            Hold::Window(Direction::ToServer) => TimeUse::ServerWindow,
-            Hold::Window(Direction::ToClient) => TimeUse::ClientWindow,
-            Hold::Unread(Direction::ToServer) => TimeUse::ServerNotReading,
-            Hold::Unread(Direction::ToClient) => TimeUse::ClientNotReading,
-            Hold::Shaped(_) => TimeUse::Shaped,
+            RelayHold::Window(TapDirection::ToServer) => TimeUse::ServerWindow,
+            RelayHold::Window(TapDirection::ToClient) => TimeUse::ClientWindow,
+            RelayHold::Unread(TapDirection::ToServer) => TimeUse::ServerNotReading,
+            RelayHold::Unread(TapDirection::ToClient) => TimeUse::ClientNotReading,
+            RelayHold::Shaped(_) => TimeUse::Shaped,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Follows one connection, whatever it speaks.
 
-use super::direction::Direction;
+use super::direction::TapDirection;
 use super::framed::{BaiduStdWatch, MAGIC};
 use super::frames::Unreadable;
 use super::http2::{Http2Watch, Noting};
 use super::ledger::{ConnectionFigures, ConnectionLedger};
-use super::time_use::Hold;
+use super::time_use::RelayHold;
 use super::totals::TapTotals;
 
 /// What a connection speaks.
@@ -67,14 +67,14 @@ impl ConnectionWatch {
     pub(super) fn saw(
         &mut self,
         totals: &mut TapTotals,
-        direction: Direction,
+        direction: TapDirection,
         bytes: &[u8],
         now_ns: u64,
     ) {
         let Protocol::Open(first) = &mut self.protocol else {
             return self.follow(totals, direction, bytes, now_ns);
         };
-        if direction == Direction::ToServer {
+        if direction == TapDirection::ToServer {
             first.extend_from_slice(bytes);
             if first.len() < MAGIC.len() {
                 return;
@@ -85,14 +85,20 @@ impl ConnectionWatch {
             true => Protocol::BaiduStd(Box::default()),
             false => Protocol::Http2(Box::new(Http2Watch::new())),
         };
-        self.follow(totals, Direction::ToServer, &first, now_ns);
+        self.follow(totals, TapDirection::ToServer, &first, now_ns);
         // A server may speak first: HTTP/2 allows its SETTINGS before the client's preface.
-        if direction == Direction::ToClient {
+        if direction == TapDirection::ToClient {
             self.follow(totals, direction, bytes, now_ns);
         }
     }
 
-    fn follow(&mut self, totals: &mut TapTotals, direction: Direction, bytes: &[u8], now_ns: u64) {
+    fn follow(
+        &mut self,
+        totals: &mut TapTotals,
+        direction: TapDirection,
+        bytes: &[u8],
+        now_ns: u64,
+    ) {
         let mut noting = Noting {
             ledger: &mut self.ledger,
             totals,
@@ -110,15 +116,15 @@ impl ConnectionWatch {
     }
 
     /// Whether bytes wait in the tap for whoever receives in this direction to read.
-    pub(super) fn set_unread(&mut self, direction: Direction, is_unread: bool, now_ns: u64) {
+    pub(super) fn set_unread(&mut self, direction: TapDirection, is_unread: bool, now_ns: u64) {
         self.ledger
-            .set_hold(Hold::Unread(direction), is_unread, now_ns);
+            .set_hold(RelayHold::Unread(direction), is_unread, now_ns);
     }
 
     /// Whether the tap keeps bytes back in this direction, as a rate was asked for.
-    pub(super) fn set_shaped(&mut self, direction: Direction, is_shaped: bool, now_ns: u64) {
+    pub(super) fn set_shaped(&mut self, direction: TapDirection, is_shaped: bool, now_ns: u64) {
         self.ledger
-            .set_hold(Hold::Shaped(direction), is_shaped, now_ns);
+            .set_hold(RelayHold::Shaped(direction), is_shaped, now_ns);
     }
 
     /// The connection is over.

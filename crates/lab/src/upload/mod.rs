@@ -7,5 +7,5 @@ mod run;
 mod transfer;
 
 pub use report::UploadReport;
-pub use run::{UploadOutcome, UploadPlan, UploadRunError, run_uploads};
+pub use run::{UploadPlan, UploadRunError, UploadRunOutcome, run_uploads};
 pub use transfer::{UploadFailure, UploadTimes, UploadWay};

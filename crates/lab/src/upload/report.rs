@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::run::{UploadOutcome, UploadPlan};
+use super::run::{UploadPlan, UploadRunOutcome};
 use super::transfer::UploadTimes;
 use crate::sweep::Spread;
 
@@ -13,14 +13,14 @@ const GIB: f64 = 1_073_741_824.0;
 #[derive(Clone, Debug)]
 pub struct UploadReport {
     plan: UploadPlan,
-    outcome: UploadOutcome,
+    outcome: UploadRunOutcome,
     sent_ns: Spread,
     answered_ns: Spread,
 }
 
 impl UploadReport {
     /// `None`: no upload has succeeded.
-    pub fn new(plan: UploadPlan, outcome: UploadOutcome) -> Option<UploadReport> {
+    pub fn new(plan: UploadPlan, outcome: UploadRunOutcome) -> Option<UploadReport> {
         let of = |time: fn(&UploadTimes) -> u64| {
             Spread::of(outcome.uploads.iter().map(|times| time(times) as f64))
         };
@@ -191,7 +191,7 @@ mod tests {
             sent_ns: ms * 900_000,
             answered_ns: ms * 1_000_000,
         });
-        let outcome = UploadOutcome {
+        let outcome = UploadRunOutcome {
             uploads: uploads.to_vec(),
             failure,
             was_stopped: false,
@@ -247,6 +247,6 @@ mod tests {
     #[test]
     fn without_an_upload_there_is_no_report() {
         let plan = report(None).plan;
-        assert!(UploadReport::new(plan, UploadOutcome::default()).is_none());
+        assert!(UploadReport::new(plan, UploadRunOutcome::default()).is_none());
     }
 }

@@ -35,7 +35,7 @@ pub struct UploadPlan {
 
 /// What was measured.
 #[derive(Clone, Debug, Default)]
-pub struct UploadOutcome {
+pub struct UploadRunOutcome {
     /// The uploads that have succeeded.
     pub uploads: Vec<UploadTimes>,
     /// Why a further one failed, which ended the run.
@@ -74,7 +74,7 @@ pub enum UploadRunError {
 pub fn run_uploads(
     plan: &UploadPlan,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<UploadOutcome, UploadRunError> {
+) -> Result<UploadRunOutcome, UploadRunError> {
     let server_ns = || match plan.server_process {
         None => Ok(None),
         Some(process) => process_cpu_ns(process)
@@ -92,7 +92,7 @@ pub fn run_uploads(
         once().map_err(UploadRunError::Upload)?;
     }
     let (server_before_ns, own_before_ns) = (server_ns()?, own_cpu_ns());
-    let mut outcome = UploadOutcome::default();
+    let mut outcome = UploadRunOutcome::default();
     for _ in 0..plan.uploads {
         match once() {
             Ok(times) => outcome.uploads.push(times),

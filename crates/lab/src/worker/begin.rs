@@ -2,9 +2,9 @@
 
 use client::{CallError, CallStart, NotBegun};
 
-use super::calls::Call;
+use super::calls::CallInFlight;
 use super::lines;
-use super::{ConnectionMode, LoadWorker, RunError};
+use super::{ConnectionMode, LoadRunError, LoadWorker};
 use crate::failure::FailureKind;
 use crate::limits;
 use crate::transport::Transport;
@@ -156,7 +156,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         now_ns: u64,
     ) -> bool {
         let kind = self.workload.choose();
-        let call = Call {
+        let call = CallInFlight {
             intended_ns,
             sent_ns: now_ns,
             kind,
@@ -177,7 +177,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     /// Sends a call on its line's connection.
-    pub(super) fn send_call(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
+    pub(super) fn send_call(&mut self, call: CallInFlight, transport: &mut T, now_ns: u64) -> bool {
         let line = call.line;
         let Some(channel) = self.lines[line].channel else {
             self.end_call(&call, Err(FailureKind::ConnectionLost), now_ns, String::new);
@@ -215,12 +215,12 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     /// A call did not begin.
-    pub(super) fn refuse(&mut self, call: &Call, error: CallError, now_ns: u64) {
+    pub(super) fn refuse(&mut self, call: &CallInFlight, error: CallError, now_ns: u64) {
         match error {
-            CallError::BadRequest { reason } => self.fatal = Some(RunError::BadRequest(reason)),
+            CallError::BadRequest { reason } => self.fatal = Some(LoadRunError::BadRequest(reason)),
             CallError::MetadataTooLarge => {
                 let reason = "the metadata are larger than the server accepts";
-                self.fatal = Some(RunError::BadRequest(reason.into()));
+                self.fatal = Some(LoadRunError::BadRequest(reason.into()));
             }
             CallError::NotBegun(why) if self.plan.mode != ConnectionMode::Short => {
                 // Not the call's fault: a connection that closes, or has had all the calls it can
@@ -241,7 +241,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
 
     /// A call that the server has not begun with is as if it had never been sent: it waits for its
     /// turn again.
-    pub(super) fn take_back(&mut self, call: &Call) {
+    pub(super) fn take_back(&mut self, call: &CallInFlight) {
         self.measured -= u64::from(self.window.contains(call.intended_ns));
         let _ = (self.workload).ended(call.kind, call.ticket, Err(FailureKind::NotBegun));
         if self.schedule.is_some() {
@@ -250,7 +250,12 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     }
 
     /// Sends a message into a Pipe of its line, which is opened if there is none.
-    pub(super) fn send_into_pipe(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
+    pub(super) fn send_into_pipe(
+        &mut self,
+        call: CallInFlight,
+        transport: &mut T,
+        now_ns: u64,
+    ) -> bool {
         let line = call.line;
         let number = self.lines[line].free_pipe(self.has_pipe_for_each);
         if self.lines[line].pipes[number].stream.is_none() {

@@ -4,7 +4,7 @@ use crate::verdict::Verdict;
 
 /// A call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(super) struct CallInFlight {
     /// When it was to begin.
     pub(super) intended_ns: u64,
     /// When it did.
@@ -20,14 +20,14 @@ pub(super) struct Call {
 /// Calls by tag. Tags are small numbers, used again.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    places: Vec<Option<Call>>,
+    places: Vec<Option<CallInFlight>>,
     free: Vec<u32>,
     last_sent_ns: u64,
 }
 
 impl Calls {
     #[inline]
-    pub(super) fn insert(&mut self, call: Call) -> u64 {
+    pub(super) fn insert(&mut self, call: CallInFlight) -> u64 {
         self.last_sent_ns = call.sent_ns;
         match self.free.pop() {
             Some(place) => {
@@ -42,12 +42,12 @@ impl Calls {
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, tag: u64) -> Option<&mut Call> {
+    pub(super) fn get_mut(&mut self, tag: u64) -> Option<&mut CallInFlight> {
         self.places.get_mut(tag as usize)?.as_mut()
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, tag: u64) -> Option<Call> {
+    pub(super) fn remove(&mut self, tag: u64) -> Option<CallInFlight> {
         let call = self.places.get_mut(tag as usize)?.take()?;
         self.free.push(tag as u32);
         Some(call)
@@ -67,7 +67,7 @@ impl Calls {
         self.last_sent_ns
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Call> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CallInFlight> {
         self.places.iter().flatten()
     }
 }

@@ -2,7 +2,7 @@
 
 use client::{Ending, Happened};
 
-use super::calls::Call;
+use super::calls::CallInFlight;
 use super::lines::{self, PIPE_TAG};
 use super::streams::STREAM_TAG;
 use super::{ConnectionMode, LoadWorker};
@@ -58,7 +58,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
 
     /// A server that refuses a call because of others would refuse it again now: it waits, as
     /// clients of gRPC have it wait. One that refuses whatever comes has it fail.
-    fn waits_after_refusal(&mut self, call: &Call, now_ns: u64) -> bool {
+    fn waits_after_refusal(&mut self, call: &CallInFlight, now_ns: u64) -> bool {
         let is_short = self.plan.mode == ConnectionMode::Short;
         if is_short || !self.lines[call.line].refused(now_ns) {
             return false;
@@ -74,7 +74,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// Counts the end of a call at its place: one call on each connection has the connection as its
     /// place, others the tag, which is used again.
     #[inline]
-    pub(super) fn count_place_of(&mut self, call: &Call, tag: u64, now_ns: u64) {
+    pub(super) fn count_place_of(&mut self, call: &CallInFlight, tag: u64, now_ns: u64) {
         let place = match self.plan.in_flight {
             1 => call.line,
             _ => tag as usize,
@@ -99,7 +99,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
 
     pub(super) fn end_call(
         &mut self,
-        call: &Call,
+        call: &CallInFlight,
         outcome: Result<bool, FailureKind>,
         now_ns: u64,
         text: impl FnOnce() -> String,
@@ -131,7 +131,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
 
     /// Counts the end of a call in the part of the window in which it was to begin, and in that in
     /// which it ended.
-    fn count_part(&mut self, call: &Call, is_success: bool, now_ns: u64) {
+    fn count_part(&mut self, call: &CallInFlight, is_success: bool, now_ns: u64) {
         let count = self.tally.parts.len();
         if let Some(part) = self.window.part(now_ns, count)
             && let Some(part) = self.tally.parts.get_mut(part)

@@ -5,8 +5,8 @@ use std::ops::{Index, IndexMut};
 
 use client::{ChannelKey, ConnectError, TakenAtOnce};
 
-use super::calls::Call;
-use super::{ConnectionMode, LoadWorker, RunError};
+use super::calls::CallInFlight;
+use super::{ConnectionMode, LoadRunError, LoadWorker};
 use crate::failure::FailureKind;
 use crate::limits;
 use crate::transport::Transport;
@@ -34,7 +34,7 @@ pub(super) fn pipe_of(tag: u64) -> (usize, usize) {
 
 /// A long call whose messages are answered in order.
 #[derive(Debug)]
-pub(super) struct Pipe<S> {
+pub(super) struct AnsweredStream<S> {
     /// `None`: it is not open.
     pub(super) stream: Option<S>,
     /// Messages that wait for their answer, in their order.
@@ -56,9 +56,9 @@ pub(super) struct Line<S> {
     /// When it is to be made again.
     pub(super) redial_ns: Option<u64>,
     /// Short: the call that waits for the connection.
-    pub(super) waiting_call: Option<Call>,
+    pub(super) waiting_call: Option<CallInFlight>,
     /// One, or one for each call in flight.
-    pub(super) pipes: Vec<Pipe<S>>,
+    pub(super) pipes: Vec<AnsweredStream<S>>,
     /// Those with no call, if each has one call.
     idle_pipes: Vec<u32>,
     is_offered: bool,
@@ -94,7 +94,7 @@ impl<S> Line<S> {
     }
 
     fn new(pipes: usize) -> Line<S> {
-        let pipe = |_| Pipe {
+        let pipe = |_| AnsweredStream {
             stream: None,
             waiting: VecDeque::new(),
         };
@@ -223,7 +223,7 @@ impl<S> Lines<S> {
         self.all.iter().filter_map(|line| line.channel)
     }
 
-    pub(super) fn waiting_calls(&self) -> impl Iterator<Item = &Call> {
+    pub(super) fn waiting_calls(&self) -> impl Iterator<Item = &CallInFlight> {
         self.all
             .iter()
             .filter_map(|line| line.waiting_call.as_ref())
@@ -404,7 +404,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 }
                 _ => error.to_string(),
             };
-            self.fatal.get_or_insert(RunError::Connect(text));
+            self.fatal.get_or_insert(LoadRunError::Connect(text));
             return;
         }
         found.redial_ns = Some(now_ns + limits::RECONNECT_PAUSE.as_nanos() as u64);

@@ -30,7 +30,7 @@ use calls::Calls;
 use heads::Heads;
 pub use heads::{MetadataField, MetadataValue};
 use lines::Lines;
-use streams::Streams;
+use streams::WorkerStreams;
 
 /// How connections are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,23 @@ pub struct WorkerPlan {
 }
 
 impl WorkerPlan {
+    /// So many calls at a time on connections that stay, in a closed loop, with nothing beside the
+    /// request.
+    pub fn closed(in_flight: usize) -> WorkerPlan {
+        WorkerPlan {
+            thread: (0, 1),
+            connections: 0,
+            in_flight,
+            mode: ConnectionMode::Multiplexed,
+            pace: Pace::Closed,
+            deadline_ns: None,
+            metadata: Vec::new(),
+            credentials: None,
+            calls: None,
+            seed: 1,
+        }
+    }
+
     /// Returns how long no call may end, while some are under way, until a run of a number of calls
     /// ends: calls that may take longer have their deadline.
     pub(crate) fn stall_ns(&self) -> u64 {
@@ -80,7 +97,7 @@ impl WorkerPlan {
 
 /// Why a run cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub enum LoadRunError {
     /// There is no connection.
     #[error("{0}")]
     Connect(String),
@@ -107,7 +124,7 @@ pub struct LoadWorker<W, T: Transport> {
     has_pipe_for_each: bool,
     heads: Heads,
     lines: Lines<T::Stream>,
-    streams: Streams<T::Stream>,
+    streams: WorkerStreams<T::Stream>,
     /// Those that were never dialed.
     to_dial: Range<usize>,
     calls: Calls,
@@ -139,7 +156,7 @@ pub struct LoadWorker<W, T: Transport> {
     /// Whether a call has succeeded, at any time.
     has_succeeded: bool,
     tally: Tally,
-    fatal: Option<RunError>,
+    fatal: Option<LoadRunError>,
 }
 
 impl<W: Workload, T: Transport> LoadWorker<W, T> {
@@ -172,7 +189,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                     1
                 },
             ),
-            streams: Streams::new(streaming),
+            streams: WorkerStreams::new(streaming),
             to_dial: 0..0,
             calls: Calls::default(),
             level: (0, 0),
@@ -232,7 +249,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     ///
     /// # Errors
     /// If one cannot be made.
-    pub fn is_connected(&mut self) -> Result<bool, RunError> {
+    pub fn is_connected(&mut self) -> Result<bool, LoadRunError> {
         match self.fatal.take() {
             Some(error) => Err(error),
             None => Ok(self.plan.mode == ConnectionMode::Short || self.lines.all_open()),
@@ -278,7 +295,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     ///
     /// # Errors
     /// If no call can be made at all.
-    pub fn turn(&mut self, transport: &mut T, now_ns: u64) -> Result<(), RunError> {
+    pub fn turn(&mut self, transport: &mut T, now_ns: u64) -> Result<(), LoadRunError> {
         self.measure_level(now_ns);
         self.dial_more(transport, now_ns);
         self.mend_lines(transport, now_ns);

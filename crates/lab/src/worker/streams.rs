@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use client::{CallStart, Ending};
 
 use super::LoadWorker;
-use super::calls::Call;
+use super::calls::CallInFlight;
 use crate::failure::FailureKind;
 use crate::limits;
 use crate::measure;
@@ -13,7 +13,7 @@ use crate::stream_plan::StreamPlan;
 use crate::transport::Transport;
 use crate::workload::Workload;
 
-/// Marks the tag of a streaming call; the rest is the tag of its [`Call`].
+/// Marks the tag of a streaming call; the rest is the tag of its [`CallInFlight`].
 pub(super) const STREAM_TAG: u64 = 1 << 62;
 
 /// What is known of a streaming call beside what any call has.
@@ -30,7 +30,7 @@ struct StreamProgress<S> {
 
 /// The streaming calls of a worker.
 #[derive(Debug)]
-pub(super) struct Streams<S> {
+pub(super) struct WorkerStreams<S> {
     pub(super) plan: Option<StreamPlan>,
     /// By the tags of their calls.
     progress: Vec<Option<StreamProgress<S>>>,
@@ -42,9 +42,9 @@ pub(super) struct Streams<S> {
     pub(super) last_message_ns: u64,
 }
 
-impl<S: Copy> Streams<S> {
-    pub(super) fn new(plan: Option<StreamPlan>) -> Streams<S> {
-        Streams {
+impl<S: Copy> WorkerStreams<S> {
+    pub(super) fn new(plan: Option<StreamPlan>) -> WorkerStreams<S> {
+        WorkerStreams {
             plan,
             progress: Vec::new(),
             to_send: Vec::new(),
@@ -108,7 +108,12 @@ impl<S: Copy> Streams<S> {
 
 impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// Sends a call on the connection of its line, in the way of its method.
-    pub(super) fn send_on_line(&mut self, call: Call, transport: &mut T, now_ns: u64) -> bool {
+    pub(super) fn send_on_line(
+        &mut self,
+        call: CallInFlight,
+        transport: &mut T,
+        now_ns: u64,
+    ) -> bool {
         match self.streams.plan {
             Some(plan) => self.begin_streaming(call, plan, transport, now_ns),
             None if self.is_pipe => self.send_into_pipe(call, transport, now_ns),
@@ -119,7 +124,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
     /// Begins a streaming call, whose first request was chosen.
     fn begin_streaming(
         &mut self,
-        call: Call,
+        call: CallInFlight,
         plan: StreamPlan,
         transport: &mut T,
         now_ns: u64,

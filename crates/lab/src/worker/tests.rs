@@ -233,16 +233,9 @@ impl Transport for Fake {
 
 pub(crate) fn plan(pace: Pace, connections: usize, in_flight: usize) -> WorkerPlan {
     WorkerPlan {
-        thread: (0, 1),
         connections,
-        in_flight,
-        mode: ConnectionMode::Multiplexed,
         pace,
-        deadline_ns: None,
-        metadata: Vec::new(),
-        credentials: None,
-        calls: None,
-        seed: 1,
+        ..WorkerPlan::closed(in_flight)
     }
 }
 
@@ -1189,7 +1182,7 @@ fn a_request_that_cannot_be_sent_is_fatal() {
     };
     worker.begin(MS, window);
     let error = worker.turn(&mut fake, MS).expect_err("it cannot be sent");
-    assert!(matches!(error, RunError::BadRequest(_)), "{error:?}");
+    assert!(matches!(error, LoadRunError::BadRequest(_)), "{error:?}");
     assert_eq!(error.to_string(), "the call cannot be made: it has no path");
 }
 

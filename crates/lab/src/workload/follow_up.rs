@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::tickets::CallTickets;
+
 /// Why a call is remembered until it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remembered {
@@ -12,13 +14,10 @@ enum Remembered {
 }
 
 /// The calls of one thread that something follows from.
-///
-/// As large as the most calls in flight at a time.
 #[derive(Debug, Default)]
 pub(super) struct FollowUp {
-    /// By ticket less 1.
-    remembered: Vec<Remembered>,
-    free_tickets: Vec<u32>,
+    /// By ticket less 1: 0 is that of the calls of which nothing is remembered.
+    tickets: CallTickets<Remembered>,
     /// Keys that are to be written.
     writes: VecDeque<u64>,
     /// Insertions that have ended, all before them too.
@@ -53,13 +52,10 @@ impl FollowUp {
 
     /// A call has ended; of ticket 0 nothing is remembered.
     pub(super) fn ended(&mut self, ticket: u32, is_good: bool) {
-        let Some(place) = ticket.checked_sub(1) else {
+        let remembered = (ticket.checked_sub(1)).and_then(|ticket| self.tickets.free(ticket));
+        let Some(remembered) = remembered else {
             return;
         };
-        let Some(remembered) = self.remembered.get(place as usize).copied() else {
-            return;
-        };
-        self.free_tickets.push(ticket);
         match remembered {
             // One that failed counts too: a later Get of it is a miss, and shows it.
             Remembered::Insert(number) => self.settle(number),
@@ -81,12 +77,7 @@ impl FollowUp {
     }
 
     fn remember(&mut self, remembered: Remembered) -> u32 {
-        if let Some(ticket) = self.free_tickets.pop() {
-            self.remembered[ticket as usize - 1] = remembered;
-            return ticket;
-        }
-        self.remembered.push(remembered);
-        self.remembered.len() as u32
+        self.tickets.take(remembered) + 1
     }
 }
 
@@ -99,6 +90,7 @@ mod tests {
         let mut follow_up = FollowUp::default();
         for round in 0..3 {
             let begun: Vec<(u64, u32)> = (0..3).map(|_| follow_up.insert()).collect();
+            assert!(begun.iter().all(|&(_, ticket)| (1..=3).contains(&ticket)));
             let numbers: Vec<u64> = begun.iter().map(|(number, _)| *number).collect();
             assert_eq!(numbers, [round * 3, round * 3 + 1, round * 3 + 2]);
             follow_up.ended(begun[1].1, true);
@@ -108,7 +100,6 @@ mod tests {
             follow_up.ended(begun[2].1, true);
             assert_eq!(follow_up.settled(), round * 3 + 3);
         }
-        assert_eq!(follow_up.remembered.len(), 3, "tickets are used again");
     }
 
     #[test]

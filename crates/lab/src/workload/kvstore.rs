@@ -11,6 +11,7 @@ use api::kvstore::{
 use service::Method;
 
 use super::Workload;
+use super::tickets::CallTickets;
 use crate::failure::FailureKind;
 use crate::limits;
 use crate::random::Random;
@@ -154,8 +155,7 @@ pub struct KvstoreWorkload {
     short_keys: HashSet<Vec<u8>>,
     next_number: u64,
     /// What calls in flight are about, by ticket.
-    tickets: Vec<KeyVersion>,
-    free_tickets: Vec<u32>,
+    tickets: CallTickets<KeyVersion>,
     chosen: (usize, u32),
     key: Vec<u8>,
     /// Numbers of keys of failed calls, which may be there, up to [`limits::MAX_KNOWN_KEYS`].
@@ -180,8 +180,7 @@ impl KvstoreWorkload {
             places: HashMap::new(),
             short_keys: HashSet::new(),
             next_number: 0,
-            tickets: Vec::new(),
-            free_tickets: Vec::new(),
+            tickets: CallTickets::default(),
             chosen: (CREATE, 0),
             key: Vec::new(),
             uncertain: Vec::new(),
@@ -319,17 +318,7 @@ impl Workload for KvstoreWorkload {
     fn choose(&mut self) -> usize {
         let kind = self.choose_kind();
         let entry = self.choose_entry(kind);
-        let ticket = match self.free_tickets.pop() {
-            Some(ticket) => {
-                self.tickets[ticket as usize] = entry;
-                ticket
-            }
-            None => {
-                self.tickets.push(entry);
-                self.tickets.len() as u32 - 1
-            }
-        };
-        self.chosen = (kind, ticket);
+        self.chosen = (kind, self.tickets.take(entry));
         kind
     }
 
@@ -339,7 +328,9 @@ impl Workload for KvstoreWorkload {
 
     fn encode(&mut self, out: &mut Vec<u8>) {
         let (kind, ticket) = self.chosen;
-        let entry = self.tickets[ticket as usize];
+        let Some(entry) = self.tickets.get(ticket) else {
+            return debug_assert!(false, "a call is chosen before it is encoded");
+        };
         self.write_key(entry.number);
         let key = &self.key[..];
         match kind {
@@ -366,9 +357,9 @@ impl Workload for KvstoreWorkload {
         match (kind, self.load.keys) {
             (RETRIEVE, _) if value.is_empty() => Verdict::Wrong,
             (RETRIEVE, KeyUse::Shared) => Verdict::Good,
-            (RETRIEVE, KeyUse::Owned) => match value == self.value(self.tickets[ticket as usize]) {
-                true => Verdict::Good,
-                false => Verdict::Wrong,
+            (RETRIEVE, KeyUse::Owned) => match self.tickets.get(ticket) {
+                Some(entry) if value == self.value(entry) => Verdict::Good,
+                _ => Verdict::Wrong,
             },
             _ if answer.is_empty() => Verdict::Good,
             _ => Verdict::Unreadable,
@@ -381,8 +372,10 @@ impl Workload for KvstoreWorkload {
         ticket: u32,
         outcome: Result<bool, FailureKind>,
     ) -> Result<bool, FailureKind> {
-        let entry = self.tickets[ticket as usize];
-        self.free_tickets.push(ticket);
+        let Some(entry) = self.tickets.free(ticket) else {
+            debug_assert!(false, "a call that ends was chosen");
+            return outcome;
+        };
         if let Err(failure) = outcome {
             self.note_uncertain(kind, entry, failure);
         }
@@ -406,10 +399,7 @@ impl Drop for KvstoreWorkload {
     fn drop(&mut self) {
         let known = self.known.iter().map(|entry| entry.number);
         // The outcome of calls in flight is not known.
-        let ended: HashSet<u32> = self.free_tickets.iter().copied().collect();
-        let in_flight = (0..).zip(&self.tickets);
-        let in_flight = in_flight.filter(|(ticket, _)| !ended.contains(ticket));
-        let in_flight = in_flight.map(|(_, entry)| entry.number);
+        let in_flight = self.tickets.in_flight().map(|entry| entry.number);
         let mut left = (self.left.0.lock()).unwrap_or_else(PoisonError::into_inner);
         left.extend(known.chain(in_flight).chain(mem::take(&mut self.uncertain)));
     }
@@ -638,8 +628,7 @@ mod tests {
     /// Begins a call of a new key.
     fn begin(workload: &mut KvstoreWorkload, kind: usize) -> (u32, u64) {
         let entry = workload.new_entry();
-        workload.tickets.push(entry);
-        workload.chosen = (kind, workload.tickets.len() as u32 - 1);
+        workload.chosen = (kind, workload.tickets.take(entry));
         (workload.chosen.1, entry.number)
     }
 
@@ -679,11 +668,11 @@ mod tests {
         let mut begun = Vec::new();
         let found = left(|workload| {
             let (ticket, number) = begin(workload, CREATE);
+            let created = workload.tickets.get(ticket).expect("it has begun");
             let _ = workload.ended(CREATE, ticket, Ok(false));
             begun.push(number);
             begun.push(begin(workload, CREATE).1);
-            let _ = begin(workload, DELETE);
-            workload.tickets[2] = workload.tickets[0];
+            workload.chosen = (DELETE, workload.tickets.take(created));
         });
         assert_eq!(found, begun);
     }
@@ -750,9 +739,9 @@ mod tests {
                 let _ = workload.ended(CREATE, ticket, Ok(false));
             }
             let entry = workload.known[0];
-            workload.tickets.push(entry);
+            let ticket = workload.tickets.take(entry);
             assert_eq!(
-                workload.ended(kind, 3, outcome),
+                workload.ended(kind, ticket, outcome),
                 counts,
                 "{kind} {outcome:?}"
             );
@@ -807,8 +796,8 @@ mod tests {
             (DELETE, Err(FailureKind::NotBegun), Some(entry(4))),
         ] {
             workload.known.clear();
-            workload.tickets = vec![entry(4)];
-            let _ = workload.ended(kind, 0, outcome);
+            let ticket = workload.tickets.take(entry(4));
+            let _ = workload.ended(kind, ticket, outcome);
             assert_eq!(workload.known, Vec::from_iter(known), "{kind} {outcome:?}");
         }
         assert_ne!(workload.value(entry(4)), workload.value(entry(5)));

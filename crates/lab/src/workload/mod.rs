@@ -8,6 +8,7 @@ mod pelton;
 mod ping;
 mod requests;
 mod same;
+mod tickets;
 
 pub use kvstore::{
     KINDS as KVSTORE_KINDS, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use client::{Address, Code, Status};
 use lab::tap::{Conditions, Tap, TapPlan, TapSummary, TapTarget};
-use lab::{ConnectionMode, Length, LoadPlan, Pace, WorkerPlan};
+use lab::{Length, LoadPlan};
 use wire::{Connection, ErrorCode, Event, StreamKey};
 
 /// Far longer than anything here takes: only a test that fails waits for so long.
@@ -327,31 +327,5 @@ impl Gate {
 
 /// One connection with one call at a time, in a closed loop.
 pub fn plan(server: &Server, length: Length) -> LoadPlan {
-    LoadPlan {
-        address: server.address.clone(),
-        connect_timeout: TIMEOUT,
-        framed: None,
-        accepts_gzip: true,
-        tls: None,
-        authority: None,
-        threads: 1,
-        pin: Vec::new(),
-        connections: 1,
-        worker: WorkerPlan {
-            thread: (0, 1),
-            connections: 0,
-            in_flight: 1,
-            mode: ConnectionMode::Multiplexed,
-            pace: Pace::Closed,
-            deadline_ns: None,
-            metadata: Vec::new(),
-            credentials: None,
-            calls: None,
-            seed: 1,
-        },
-        warm_up: Duration::ZERO,
-        length,
-        stop_on_failure: false,
-        server_process: None,
-    }
+    LoadPlan::to(server.address.clone(), TIMEOUT, length)
 }

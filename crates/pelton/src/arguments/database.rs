@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use super::store::ConnectionArguments;
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::size::Size;
 
 /// `pelton database …`
@@ -50,8 +50,8 @@ pub struct CreateDatabaseArguments {
     /// synced: it is on the device; interval=100ms: written at once, and on the device within this
     /// time; written: written at once, on the device when the system likes; volatile: in memory
     /// only.
-    #[arg(long, value_name = "DURABILITY", default_value_t = Durability::Synced)]
-    pub durability: Durability,
+    #[arg(long, value_name = "DURABILITY", default_value_t = DurabilityArgument::Synced)]
+    pub durability: DurabilityArgument,
 
     /// Bytes that it may take, MEMORY or disk as `database list` shows it: keys, values and some
     /// 100 bytes for each entry. Stays as it is [default: only the server's own limit]

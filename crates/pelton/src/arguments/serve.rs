@@ -15,7 +15,7 @@ use super::database::KindArgument;
 use super::number;
 use super::otlp::{OtlpHeaderText, OtlpResourceAttribute};
 use super::server_address::server_address;
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::listen::{ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
 use crate::otlp_sample::OtlpSample;
@@ -150,7 +150,7 @@ pub struct ServeArguments {
     /// only. [default: synced]
     #[arg(long, value_name = "DURABILITY", env = "PELTON_DURABILITY")]
     #[serde(default, deserialize_with = "from_text")]
-    pub durability: Option<Durability>,
+    pub durability: Option<DurabilityArgument>,
 
     /// Where the default database is: it goes there at the start if it has no entries, and must be
     /// there already if it has [default: where it was, in memory if it is new]

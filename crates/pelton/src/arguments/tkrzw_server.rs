@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::database::KindArgument;
 use super::number;
 use super::serve::LogLevel;
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::size::{KeptAmount, MemoryLimit, Size};
 
 /// The command line of tkrzw_server, and a few flags beside it.
@@ -145,7 +145,7 @@ pub struct TkrzwServerArguments {
     /// When a write to a database with a path is answered: synced, interval=TIME, written or
     /// volatile
     #[arg(long, value_name = "DURABILITY", default_value = "interval=100ms")]
-    pub durability: Durability,
+    pub durability: DurabilityArgument,
 
     /// Folder in which databases with a path are kept [default: the first path with `.pelton`
     /// behind it]

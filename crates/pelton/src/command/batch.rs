@@ -9,7 +9,7 @@ use api::keyvalue::{
 use api::rpc::keyvalue::Batch;
 use service::limits::ANSWER_BYTES_MAX;
 
-use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
+use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, GroupOutcome, PipeGroup};
 use super::results::{self, InputPlace, OperationVerdict, Unit, failure_text, judge};
 use super::{Caller, unreadable};
 use crate::arguments::{BatchArguments, BatchModeArgument};
@@ -194,7 +194,7 @@ fn independent(
         worst: OperationVerdict::Done,
         answered: 0,
     };
-    let mut take = |places: &[_], outcome: PipeOutcome<'_>| progress.take(places, outcome);
+    let mut take = |places: &[_], outcome: GroupOutcome<'_>| progress.take(places, outcome);
     let ended = pipe::run(&mut caller, request, &groups, &interrupt, &mut take);
     let BatchProgress {
         output,
@@ -281,11 +281,11 @@ struct BatchProgress {
 }
 
 impl BatchProgress {
-    fn take(&mut self, places: &[InputPlace], outcome: PipeOutcome<'_>) -> Result<(), Failure> {
+    fn take(&mut self, places: &[InputPlace], outcome: GroupOutcome<'_>) -> Result<(), Failure> {
         self.answered += places.len() as u64;
         let verdict = match outcome {
-            PipeOutcome::Done => OperationVerdict::Done,
-            PipeOutcome::Refused(failure) => {
+            GroupOutcome::Done => OperationVerdict::Done,
+            GroupOutcome::Refused(failure) => {
                 let (first, last) = (places[0].number, places[places.len() - 1].number);
                 note(format_args!(
                     "pelton: nothing of lines {first} to {last} was done: {}",
@@ -293,11 +293,11 @@ impl BatchProgress {
                 ));
                 OperationVerdict::Failed
             }
-            PipeOutcome::Answered(answer, None) => {
+            GroupOutcome::Answered(answer, None) => {
                 let output = &mut self.output;
                 print_all(output, Unit::Line, places, &answer, self.failures_only)?
             }
-            PipeOutcome::Answered(answer, Some(indexes)) => {
+            GroupOutcome::Answered(answer, Some(indexes)) => {
                 let failed: Option<Vec<InputPlace>> = indexes
                     .iter()
                     .map(|&index| places.get(index as usize).copied())

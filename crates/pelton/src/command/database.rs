@@ -11,7 +11,7 @@ use super::{Caller, say_miss, unreadable};
 use crate::arguments::{
     CreateDatabaseArguments, DropDatabaseArguments, KindArgument, ListDatabasesArguments,
 };
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes, in_columns, object};
 use crate::size::{Span, people};
@@ -19,10 +19,10 @@ use crate::size::{Span, people};
 /// Creates a database.
 pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Failure> {
     let (durability, interval_ms) = match arguments.durability {
-        Durability::Synced => (DurabilityMode::Synced, 0),
-        Durability::Interval(span) => (DurabilityMode::Interval, span.ms as u32),
-        Durability::Written => (DurabilityMode::Written, 0),
-        Durability::Volatile => (DurabilityMode::Volatile, 0),
+        DurabilityArgument::Synced => (DurabilityMode::Synced, 0),
+        DurabilityArgument::Interval(span) => (DurabilityMode::Interval, span.ms as u32),
+        DurabilityArgument::Written => (DurabilityMode::Written, 0),
+        DurabilityArgument::Volatile => (DurabilityMode::Volatile, 0),
     };
     let database = DatabaseDescription {
         name: &arguments.name,
@@ -250,14 +250,16 @@ fn kind(database: &DatabaseDescription<'_>) -> &'static str {
     }
 }
 
-fn durability(database: &DatabaseDescription<'_>) -> Durability {
+fn durability(database: &DatabaseDescription<'_>) -> DurabilityArgument {
     match DurabilityMode::from_number(database.durability) {
-        None | Some(DurabilityMode::Unspecified | DurabilityMode::Synced) => Durability::Synced,
-        Some(DurabilityMode::Interval) => Durability::Interval(Span {
+        None | Some(DurabilityMode::Unspecified | DurabilityMode::Synced) => {
+            DurabilityArgument::Synced
+        }
+        Some(DurabilityMode::Interval) => DurabilityArgument::Interval(Span {
             ms: database.interval_ms.into(),
         }),
-        Some(DurabilityMode::Written) => Durability::Written,
-        Some(DurabilityMode::Volatile) => Durability::Volatile,
+        Some(DurabilityMode::Written) => DurabilityArgument::Written,
+        Some(DurabilityMode::Volatile) => DurabilityArgument::Volatile,
     }
 }
 

@@ -9,7 +9,7 @@ use api::keyvalue::{Expiry, PipeAnswers, PipeRequest};
 use service::limits::TIME_TO_LIVE_MS_MAX;
 
 use super::import_tkrzw::import_tkrzw;
-use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
+use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, GroupOutcome, PipeGroup};
 use super::results::failure_text;
 use super::{Caller, unreadable};
 use crate::arguments::ImportArguments;
@@ -160,16 +160,16 @@ fn now_ms() -> u64 {
 }
 
 /// How many entries of a group are written: all of them, or it is an error.
-fn written(places: &[u64], outcome: &PipeOutcome<'_>, unit: &str) -> Result<u64, Failure> {
+fn written(places: &[u64], outcome: &GroupOutcome<'_>, unit: &str) -> Result<u64, Failure> {
     match outcome {
-        PipeOutcome::Done => Ok(places.len() as u64),
-        PipeOutcome::Refused(failure) => Err(Failure::Failed(format!(
+        GroupOutcome::Done => Ok(places.len() as u64),
+        GroupOutcome::Refused(failure) => Err(Failure::Failed(format!(
             "{unit}s {} to {} were refused: {}",
             places[0],
             places[places.len() - 1],
             failure_text(failure)
         ))),
-        PipeOutcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
+        GroupOutcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
     }
 }
 

@@ -9,7 +9,7 @@ use net::Address;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::ImportArguments;
-use crate::encoding::encode_hex;
+use crate::encoding::{decode_hex, encode_hex};
 use crate::exit::Failure;
 use crate::limits::{IMPORT_NOTE_BYTES, IMPORT_NOTE_MS};
 use crate::output;
@@ -116,7 +116,8 @@ impl NoteFile {
             let what = format!("the note of another import: from {from}, index {index}, to {to}");
             return Err(other(&what));
         }
-        let last_key = note.last_key.as_deref().map(from_hex);
+        let last_key = note.last_key.as_deref();
+        let last_key = last_key.map(|key| decode_hex(key.as_bytes()));
         file.last_key = match last_key {
             None => None,
             Some(key) => Some(key.ok_or_else(|| other("no note of an import"))?),
@@ -202,30 +203,4 @@ fn read(path: &Path) -> io::Result<String> {
     let file = fs::File::open(path)?;
     file.take(IMPORT_NOTE_BYTES).read_to_string(&mut text)?;
     Ok(text)
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    digits
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_come_back_from_hexadecimal_digits() {
-        for key in [&b""[..], b"\0\xff", b"key"] {
-            assert_eq!(from_hex(&encode_hex(key)).as_deref(), Some(key));
-        }
-        for text in ["0", "0g", "é"] {
-            assert_eq!(from_hex(text), None, "{text}");
-        }
-    }
 }

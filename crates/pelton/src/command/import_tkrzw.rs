@@ -18,7 +18,7 @@ use client::{CallOptions, Channel, ChannelOptions, Code, StreamStep};
 use net::Address;
 
 use super::import_note::NoteFile;
-use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, PipeGroup, PipeOutcome};
+use super::pipe::{self, GROUP_BYTES, GROUP_OPERATIONS, GroupOutcome, PipeGroup};
 use super::results::failure_text;
 use super::resumable_scan::{EntrySink, ResumableScan};
 use super::{Caller, call_failure, tls, unreadable};
@@ -350,10 +350,10 @@ fn check_empty(caller: &mut Caller, database: &str) -> Result<(), Failure> {
     }
 }
 
-fn check_written(places: &[Box<[u8]>], outcome: &PipeOutcome<'_>) -> Result<(), Failure> {
+fn check_written(places: &[Box<[u8]>], outcome: &GroupOutcome<'_>) -> Result<(), Failure> {
     match outcome {
-        PipeOutcome::Done => Ok(()),
-        PipeOutcome::Refused(failure) => Err(Failure::Failed(format!(
+        GroupOutcome::Done => Ok(()),
+        GroupOutcome::Refused(failure) => Err(Failure::Failed(format!(
             "{} from the key \"{}\" on were refused: {}",
             output::entries(places.len() as u64),
             places
@@ -361,7 +361,7 @@ fn check_written(places: &[Box<[u8]>], outcome: &PipeOutcome<'_>) -> Result<(), 
                 .map_or(String::new(), |key| key.escape_ascii().to_string()),
             failure_text(failure)
         ))),
-        PipeOutcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
+        GroupOutcome::Answered(..) => Err(unreadable("a Put without a condition failed")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use store::durable::{self, NamedTrees, TREES_FOLDER, TreeVerdict};
 use store::log::{Record, RecordKind, records as records_of};
-use store::snapshot::{self, Header, Summary};
+use store::snapshot::{self, SnapshotHeader, Summary};
 use store::{DatabaseId, DatabaseInfo};
 use wal::disk::{Disk, FolderLock, RealDisk};
 use wal::{KnownLog, LogEnding, LogGroup, LogPlace, LogReport, verify_known};
@@ -277,7 +277,7 @@ fn first_damage(trees: &[TreeVerdict]) -> Option<String> {
 
 /// How many databases there are, as `pelton database list` counts them: not that in which the
 /// descriptions of blobs are.
-fn named_databases(header: &Header) -> u64 {
+fn named_databases(header: &SnapshotHeader) -> u64 {
     let named = |database: &&DatabaseInfo| database.id != DatabaseId::BLOBS;
     header.databases.iter().filter(named).count() as u64
 }

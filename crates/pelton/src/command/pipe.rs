@@ -42,7 +42,7 @@ pub struct PipeGroup<Place> {
 }
 
 /// What became of a group.
-pub enum PipeOutcome<'a> {
+pub enum GroupOutcome<'a> {
     /// All is well, and nothing was to be told.
     Done,
     /// The answer, and which operations its results belong to if these are not all.
@@ -52,7 +52,7 @@ pub enum PipeOutcome<'a> {
 }
 
 /// Takes what became of a group.
-pub type Handle<'a, Place> = dyn FnMut(&[Place], PipeOutcome<'_>) -> Result<(), Failure> + 'a;
+pub type Handle<'a, Place> = dyn FnMut(&[Place], GroupOutcome<'_>) -> Result<(), Failure> + 'a;
 
 /// Reads groups in a thread of its own, so that a slow input keeps nobody from listening to the
 /// server.
@@ -199,13 +199,13 @@ impl<Place> PipeRun<'_, Place> {
                 .ok_or_else(|| unreadable("more is done than was sent"))?;
             self.done += 1;
             let outcome = match (answer.batch, answer.failure) {
-                _ if self.done != answer.batch_number => PipeOutcome::Done,
-                (_, Some(failure)) => PipeOutcome::Refused(failure),
+                _ if self.done != answer.batch_number => GroupOutcome::Done,
+                (_, Some(failure)) => GroupOutcome::Refused(failure),
                 (Some(batch), None) => {
                     let indexes: Vec<u32> = answer.result_indexes.iter().flatten().collect();
-                    PipeOutcome::Answered(batch, (!indexes.is_empty()).then_some(indexes))
+                    GroupOutcome::Answered(batch, (!indexes.is_empty()).then_some(indexes))
                 }
-                (None, None) => PipeOutcome::Done,
+                (None, None) => GroupOutcome::Done,
             };
             handle(&places, outcome)?;
         }

@@ -168,7 +168,7 @@ struct PromotedServer {
 
 /// What has come of telling the old leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum OldLeaderOutcome {
     /// It has not heard.
     NotHeard,
     /// It takes no writes in an epoch that is over: it has heard now, or it knew.
@@ -209,9 +209,9 @@ impl PromotedServer {
         let mut is_told = false;
         loop {
             match self.tell() {
-                Told::NotHeard => {}
-                Told::Heard if is_told => {}
-                Told::Heard => {
+                OldLeaderOutcome::NotHeard => {}
+                OldLeaderOutcome::Heard if is_told => {}
+                OldLeaderOutcome::Heard => {
                     is_told = true;
                     tracing::info!(
                         "{}, where the old leader was, has heard of epoch {}, and takes no writes \
@@ -220,7 +220,7 @@ impl PromotedServer {
                         self.promotion.epoch
                     );
                 }
-                Told::Superseded(epoch) => match self.follow_from_now_on(epoch) {
+                OldLeaderOutcome::Superseded(epoch) => match self.follow_from_now_on(epoch) {
                     Ok(()) => return,
                     Err(why) => tracing::error!("{why}"),
                 },
@@ -230,7 +230,7 @@ impl PromotedServer {
     }
 
     /// Nothing more is taken of who knows of the epoch, which may be this server itself.
-    fn tell(&self) -> Told {
+    fn tell(&self) -> OldLeaderOutcome {
         let history_id = self.store.history_id();
         let own = ServerEpoch {
             history_id: self.promotion.old_history,
@@ -243,13 +243,15 @@ impl PromotedServer {
         });
         match said {
             Some(other) if other.history_id == history_id && other.epoch > self.store.epoch() => {
-                Told::Superseded(other.epoch)
+                OldLeaderOutcome::Superseded(other.epoch)
             }
-            Some(other) if other.history_id != own.history_id => Told::NotHeard,
-            Some(other) if other.epoch >= own.epoch => Told::Heard,
+            Some(other) if other.history_id != own.history_id => OldLeaderOutcome::NotHeard,
+            Some(other) if other.epoch >= own.epoch => OldLeaderOutcome::Heard,
             // It ends the call with a status.
-            Some(_) if ended.is_err_and(|error| error.is_of_other_history()) => Told::Heard,
-            _ => Told::NotHeard,
+            Some(_) if ended.is_err_and(|error| error.is_of_other_history()) => {
+                OldLeaderOutcome::Heard
+            }
+            _ => OldLeaderOutcome::NotHeard,
         }
     }
 

@@ -13,7 +13,7 @@ use service::replica_orders::{
     EpochConfirmation, EpochProposal, OrderReport, PromotionOrder, PromotionReport, ReplicaOrder,
 };
 use service::{Code, Status};
-use store::{LogPlace, QuorumError};
+use store::{EpochPlace, QuorumError};
 use wal::disk::RealDisk;
 
 use super::mark::{Promotion, ReplicaMark};
@@ -38,7 +38,7 @@ pub struct EpochKeeper {
 /// A candidate, and why it may not take the place of its leader.
 struct Candidacy {
     epoch: u64,
-    place: LogPlace,
+    place: EpochPlace,
     problem: Option<QuorumError>,
 }
 
@@ -90,8 +90,8 @@ impl EpochKeeper {
     }
 
     /// Where the log here ends, on the device.
-    pub fn place(&self) -> LogPlace {
-        LogPlace {
+    pub fn place(&self) -> EpochPlace {
+        EpochPlace {
             epoch: self.replica.store().epoch(),
             sequence: self.replica.durable_sequence(),
         }

@@ -41,7 +41,7 @@ impl ServerSpans {
     /// they ask for none.
     pub fn start(
         settings: &Settings,
-        config: &mut server::Config,
+        config: &mut server::ServerConfig,
     ) -> Result<Option<ServerSpans>, Failure> {
         let Some(endpoint) = &settings.otlp.endpoint else {
             return Ok(None);

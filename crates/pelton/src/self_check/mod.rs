@@ -37,7 +37,7 @@ pub fn facts(root: &Path, data: &Path, is_stopped: &impl IsStopped) -> Vec<Machi
         kernel::cpus(
             &text(root, "sys/devices/system/cpu/online"),
             &text(root, "proc/self/status"),
-            quota_percent(root, &groups),
+            least_quota_percent(root, &groups),
         ),
     ];
     facts.push(folder::fact(data, &place, &users));
@@ -72,7 +72,7 @@ fn read_beginning(path: &Path) -> std::io::Result<String> {
 }
 
 /// Returns the least share of CPU time that the control groups allow, in hundredths of a CPU.
-fn quota_percent(root: &Path, groups: &str) -> Option<u64> {
+fn least_quota_percent(root: &Path, groups: &str) -> Option<u64> {
     let folders = group_folders(&root.join("sys/fs/cgroup"), groups, "cpu");
     let quotas = folders.into_iter().filter_map(|(version, folder)| {
         let quota = cpu_quota(version, &|name| read_beginning(&folder.join(name)).ok());
@@ -95,8 +95,8 @@ mod tests {
                 ("sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
             ],
         );
-        assert_eq!(quota_percent(&root, "0::/a/b\n"), Some(150));
-        assert_eq!(quota_percent(&root, "0::/c\n"), None);
+        assert_eq!(least_quota_percent(&root, "0::/a/b\n"), Some(150));
+        assert_eq!(least_quota_percent(&root, "0::/c\n"), None);
         for (name, inner, outer) in [("inner", 50, 150), ("outer", 150, 50)] {
             let quota = |percent| format!("{percent}000 100000\n");
             let (inner, outer) = (quota(inner), quota(outer));
@@ -107,13 +107,13 @@ mod tests {
                     ("sys/fs/cgroup/a/cpu.max", &outer),
                 ],
             );
-            assert_eq!(quota_percent(&root, "0::/a/b\n"), Some(50), "{name}");
+            assert_eq!(least_quota_percent(&root, "0::/a/b\n"), Some(50), "{name}");
         }
         // What no binary fraction is, is not less than it says.
         for percent in [29, 57, 115] {
             let text = format!("{percent}000 100000\n");
             let root = machine("quota-odd", &[("sys/fs/cgroup/a/cpu.max", &text)]);
-            assert_eq!(quota_percent(&root, "0::/a\n"), Some(percent));
+            assert_eq!(least_quota_percent(&root, "0::/a\n"), Some(percent));
         }
         let root = machine(
             "quota-v1",
@@ -124,7 +124,7 @@ mod tests {
                 ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
             ],
         );
-        assert_eq!(quota_percent(&root, "4:cpu,cpuacct:/box\n"), Some(50));
+        assert_eq!(least_quota_percent(&root, "4:cpu,cpuacct:/box\n"), Some(50));
     }
 
     #[test]

@@ -266,7 +266,7 @@ impl ServiceUnit {
         let shown = self.property("ReadWritePaths").split_whitespace();
         let open: Vec<_> = shown.map(str::to_owned).chain(of_state).collect();
         let open = (!open.is_empty()).then(|| ("ReadWritePaths", open.join(" ")));
-        let quota = quota_percent(self.property("CPUQuotaPerSecUSec"));
+        let quota = percent_of_a_second(self.property("CPUQuotaPerSecUSec"));
         let quota = quota.map(|percent| ("CPUQuota", format!("{percent}%")));
         open.into_iter().chain(quota)
     }
@@ -274,7 +274,7 @@ impl ServiceUnit {
 
 /// Returns the share of a CPU that a time of it within a second is, such as `1s 500ms`; `None`:
 /// `infinity`, or no time.
-fn quota_percent(span: &str) -> Option<u64> {
+fn percent_of_a_second(span: &str) -> Option<u64> {
     let mut us = 0.0;
     for word in span.split_whitespace() {
         let end = word.find(|c: char| c.is_ascii_alphabetic())?;
@@ -410,7 +410,7 @@ mod tests {
             ("5parsec", None),
             ("s", None),
         ] {
-            assert_eq!(quota_percent(span), percent, "{span}");
+            assert_eq!(percent_of_a_second(span), percent, "{span}");
         }
     }
 }

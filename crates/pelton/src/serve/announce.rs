@@ -9,7 +9,7 @@ use super::INFO;
 use super::anonymous::words;
 use super::reach::Reach;
 use crate::certificate::ServerCertificate;
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::output::print_patiently;
 use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
@@ -70,17 +70,19 @@ pub(super) fn announce(
 /// What the default database promises, and where its log is.
 fn promise(settings: &Settings) -> String {
     let words = match settings.durability {
-        Durability::Synced => "a write is answered when it is on the device".into(),
-        Durability::Interval(span) => {
+        DurabilityArgument::Synced => "a write is answered when it is on the device".into(),
+        DurabilityArgument::Interval(span) => {
             format!("a power loss may take the writes of the last {span}")
         }
-        Durability::Written => "writes survive the end of the server, not a power loss".into(),
-        Durability::Volatile => "everything is lost when the server stops".into(),
+        DurabilityArgument::Written => {
+            "writes survive the end of the server, not a power loss".into()
+        }
+        DurabilityArgument::Volatile => "everything is lost when the server stops".into(),
     };
     let durability = settings.durability;
     match settings.folder() {
         None => format!("{durability}: {words}"),
-        Some(folder) if durability == Durability::Volatile => format!(
+        Some(folder) if durability == DurabilityArgument::Volatile => format!(
             "{durability}: {words}, but what is in other databases (log in {})",
             folder.display()
         ),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use net::{Listen, LoopConfig};
 use rustix::process::{Resource, getrlimit};
-use server::{Config, SlowCallKeys, SlowCallRule, Storage, TimeSource};
+use server::{ServerConfig, SlowCallKeys, SlowCallRule, Storage, TimeSource};
 use service::ServiceSettings;
 use service::settings::names::NameGenerator;
 use service::settings::simulate::Simulator;
@@ -24,7 +24,7 @@ use super::anonymous::{anonymous, usable_bindings};
 use super::failure::folder_failure;
 use crate::arguments::SlowCallKeysArgument;
 use crate::certificate::ServerCertificate;
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::exit::Failure;
 use crate::limits::MEMTABLES_IN_MEMORY_LIMIT;
 use crate::listen::ListenAddress;
@@ -47,11 +47,11 @@ pub(super) fn config(
     memory_limit_bytes: u64,
     notifier: &Arc<Notifier>,
     tkrzw: Option<&TkrzwPlan>,
-) -> Result<Config, Failure> {
+) -> Result<ServerConfig, Failure> {
     let size = |size: Size| usize::try_from(size.0).expect("checked: far below what a usize holds");
     let window =
         |size: Size| u32::try_from(size.0).expect("checked: HTTP/2's windows have 31 bits");
-    Ok(Config {
+    Ok(ServerConfig {
         loops: LoopConfig {
             listen: listeners(settings, certificate),
             driver: settings.driver.into(),
@@ -181,10 +181,10 @@ fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Fail
             },
         }),
         durability: match settings.durability {
-            Durability::Synced => store::Durability::Synced,
-            Durability::Interval(span) => store::Durability::Interval { ms: span.ms },
-            Durability::Written => store::Durability::Written,
-            Durability::Volatile => store::Durability::Volatile,
+            DurabilityArgument::Synced => store::Durability::Synced,
+            DurabilityArgument::Interval(span) => store::Durability::Interval { ms: span.ms },
+            DurabilityArgument::Written => store::Durability::Written,
+            DurabilityArgument::Volatile => store::Durability::Volatile,
         },
         kind: settings.kind.map(store::Kind::from),
         keep_log: match settings.keep_log {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use server::{Config, Server, Storage};
+use server::{Server, ServerConfig, Storage};
 use store::ReplicasAcked;
 
 use super::no_thread;
@@ -46,7 +46,11 @@ impl ServerRole {
     }
 
     /// Sets up what the server is started with.
-    pub(super) fn set_up(&self, config: &mut Config, settings: &Settings) -> Result<(), Failure> {
+    pub(super) fn set_up(
+        &self,
+        config: &mut ServerConfig,
+        settings: &Settings,
+    ) -> Result<(), Failure> {
         let followed = self.followed().zip(settings.folder());
         let following = followed.map(|(leader, folder)| leader.following(folder));
         config.following = following.transpose()?;

@@ -7,7 +7,7 @@ use service::limits::FOLLOWERS_MAX;
 
 use super::{Settings, SettingsError};
 use crate::arguments::{ClientAuth, KindArgument, SlowCallKeysArgument};
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::limits::{
     MAX_LAG_MAX_MS, MAX_LAG_MIN_MS, REPLICAS_ACKED_TIMEOUT_MAX_MS, REPLICAS_ACKED_TIMEOUT_MIN_MS,
 };
@@ -37,7 +37,8 @@ const LOG_SEGMENT_MAX: u64 = 1 << 30;
 impl Settings {
     /// Whether there can be such a default database.
     fn check_kind(&self) -> Result<(), SettingsError> {
-        if self.kind != Some(KindArgument::Disk) || self.durability != Durability::Volatile {
+        if self.kind != Some(KindArgument::Disk) || self.durability != DurabilityArgument::Volatile
+        {
             return Ok(());
         }
         Err(SettingsError::OutOfRange {
@@ -189,7 +190,7 @@ impl Settings {
                 ),
             };
         }
-        if self.durability == Durability::Volatile {
+        if self.durability == DurabilityArgument::Volatile {
             return wrong("follow needs a data folder, and durability is volatile: leave it out");
         }
         let is_own = |listen: &ListenAddress| Some(&listen.address) == self.follow_address();

@@ -19,7 +19,7 @@ use crate::arguments::{
     ClientAuth, CpuList, DriverChoice, FollowAddress, KindArgument, LogFormat, LogLevel,
     ServeArguments, SlowCallKeysArgument, UnixMode,
 };
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::limits::{KEEP_LOG_BYTES, REPLICAS_ACKED_TIMEOUT_MS};
 use crate::listen::{ListenAddress, ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
@@ -75,7 +75,7 @@ pub struct Settings {
     pub init_admin_file: Option<PathBuf>,
     pub admin_token_file: Option<PathBuf>,
     pub data: Option<PathBuf>,
-    pub durability: Durability,
+    pub durability: DurabilityArgument,
     /// Of the default database; `None`: what it is.
     pub kind: Option<KindArgument>,
     pub log_segment: Size,
@@ -232,7 +232,7 @@ impl Settings {
             init_admin_file: pick!(init_admin_file),
             admin_token_file: pick!(admin_token_file),
             data: pick!(data),
-            durability: pick!(durability).unwrap_or(Durability::Synced),
+            durability: pick!(durability).unwrap_or(DurabilityArgument::Synced),
             kind: pick!(kind),
             log_segment: pick!(log_segment).unwrap_or(Size(wal::limits::SEGMENT_BYTES)),
             keep_log: pick!(keep_log).unwrap_or(KeptAmount::Size(Size(KEEP_LOG_BYTES))),
@@ -285,7 +285,7 @@ impl Settings {
     pub fn folder(&self) -> Option<&Path> {
         match &self.data {
             Some(folder) => Some(folder),
-            None if self.durability == Durability::Volatile => None,
+            None if self.durability == DurabilityArgument::Volatile => None,
             None => Some(Path::new(DEFAULT_FOLDER)),
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use service::settings::tkrzw::{DatabaseClass, database_of};
 use store::{CacheBounds, Store};
 
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 
 /// Values of `record_comp_mode` that encrypt.
 const ENCRYPTIONS: [&str; 2] = ["rc4", "aes"];
@@ -169,13 +169,13 @@ impl PlannedDatabase {
     }
 
     /// Returns when its writes count as done, if those that last do so at `durability`.
-    pub(super) fn durability(&self, durability: Durability) -> store::Durability {
+    pub(super) fn durability(&self, durability: DurabilityArgument) -> store::Durability {
         match durability {
             _ if !self.lasts => store::Durability::Volatile,
-            Durability::Synced => store::Durability::Synced,
-            Durability::Interval(span) => store::Durability::Interval { ms: span.ms },
-            Durability::Written => store::Durability::Written,
-            Durability::Volatile => store::Durability::Volatile,
+            DurabilityArgument::Synced => store::Durability::Synced,
+            DurabilityArgument::Interval(span) => store::Durability::Interval { ms: span.ms },
+            DurabilityArgument::Written => store::Durability::Written,
+            DurabilityArgument::Volatile => store::Durability::Volatile,
         }
     }
 

@@ -17,7 +17,7 @@ use client::{
     Address, CallError, CallOptions, Channel, ChannelOptions, Code, ConnectError, StreamStep,
 };
 use protobuf::DecodeError;
-use server::{Applier, Server};
+use server::{BlockingApplier, Server};
 use service::settings::tkrzw::database_of;
 use service::tkrzw_state::{MasterOrder, MasterOrders};
 use store::log::ORIGIN;
@@ -108,7 +108,7 @@ pub(super) fn start(server: &Server, plan: FollowerPlan) -> io::Result<()> {
     let applier = server.applier();
     plan.orders.note_timestamp(plan.timestamp);
     let (logged, volatile) = (applier.store().write_batch(), applier.store().write_batch());
-    let mut follower = Follower {
+    let mut follower = MasterFollower {
         received: ReceivedUpdates {
             logged,
             volatile,
@@ -129,9 +129,9 @@ pub(super) fn start(server: &Server, plan: FollowerPlan) -> io::Result<()> {
     thread.spawn(move || follower.run()).map(drop)
 }
 
-struct Follower {
+struct MasterFollower {
     plan: FollowerPlan,
-    applier: Applier,
+    applier: BlockingApplier,
     received: ReceivedUpdates,
     /// Everything of the master up to that is here.
     timestamp: i64,
@@ -248,7 +248,7 @@ impl ReceivedUpdates {
     }
 }
 
-impl Follower {
+impl MasterFollower {
     fn run(&mut self) {
         let look = Duration::from_millis(FOLLOW_LOOK_MS);
         while !self.applier.is_stopping() {

@@ -16,7 +16,7 @@ use service::tkrzw_state::{MasterOrders, TkrzwState};
 use store::{DatabaseConfig, DatabaseLimits};
 
 use crate::arguments::{DriverChoice, ServeArguments, TkrzwServerArguments};
-use crate::durability::Durability;
+use crate::durability::DurabilityArgument;
 use crate::exit::Failure;
 use crate::limits::{
     TKRZW_DATABASES, TKRZW_KEEP_LOG_BYTES, TKRZW_REPL_WAIT_S_MAX, TKRZW_SHUTDOWN_S_MAX,
@@ -105,7 +105,7 @@ impl TkrzwPlan {
         };
         let mut databases: Vec<PlannedDatabase> = Vec::new();
         let replication = ReplicationPlan::new(arguments)?;
-        let is_durable = arguments.durability != Durability::Volatile;
+        let is_durable = arguments.durability != DurabilityArgument::Volatile;
         for (index, text) in texts.iter().enumerate() {
             let planned = PlannedDatabase::parse(text).map_err(Failure::Usage)?;
             planned.check_path().map_err(Failure::Failed)?;
@@ -156,7 +156,7 @@ impl TkrzwPlan {
         });
         let durability = match first {
             Some(_) => arguments.durability,
-            None => Durability::Volatile,
+            None => DurabilityArgument::Volatile,
         };
         let driver = match arguments.is_async {
             true => DriverChoice::EventLoop,
@@ -295,7 +295,7 @@ impl ReplicationPlan {
         let has_update_log = prefix.is_some_and(|prefix| !prefix.is_empty());
         let master = arguments.repl_master.as_deref().unwrap_or_default();
         let wrong = |words: String| Err(Failure::Usage(words));
-        if has_update_log && arguments.durability == Durability::Volatile {
+        if has_update_log && arguments.durability == DurabilityArgument::Volatile {
             let words = "--ulog_prefix and --durability volatile: what others follow is in the \
                          log; leave one of them out";
             return wrong(words.to_owned());
@@ -410,10 +410,10 @@ fn listen(
     text.parse().map_err(wrong)
 }
 
-type TlsFiles = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>);
+type TlsPaths = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>);
 
 /// Returns key, certificate and authority of clients that `--auth` names.
-fn tls(auth: Option<&str>) -> Result<TlsFiles, Failure> {
+fn tls(auth: Option<&str>) -> Result<TlsPaths, Failure> {
     let Some(text) = auth.filter(|text| !text.is_empty()) else {
         return Ok((None, None, None));
     };
@@ -527,7 +527,7 @@ mod tests {
     fn without_arguments_it_is_one_database_in_memory_open_to_everybody() {
         let (plan, settings) = read(&[]).expect("it is right");
         assert_eq!(listens(&settings), "0.0.0.0:1978+anonymous=service:tkrzw");
-        assert_eq!(settings.durability, Some(Durability::Volatile));
+        assert_eq!(settings.durability, Some(DurabilityArgument::Volatile));
         assert_eq!((settings.data, settings.threads), (None, Some(1)));
         assert_eq!(settings.driver, Some(DriverChoice::Blocking));
         let (databases, ignored) = (plan.settings().databases, plan.ignored);
@@ -575,12 +575,12 @@ mod tests {
             read(&["--data", "d", "--durability", "synced", "a.tkh"]).expect("right");
         assert_eq!(
             (settings.data, settings.durability),
-            (Some("d".into()), Some(Durability::Synced))
+            (Some("d".into()), Some(DurabilityArgument::Synced))
         );
         let (_, settings) = read(&["--durability", "volatile", "a.tkh"]).expect("right");
         assert_eq!(
             (settings.data, settings.durability),
-            (None, Some(Durability::Volatile))
+            (None, Some(DurabilityArgument::Volatile))
         );
     }
 

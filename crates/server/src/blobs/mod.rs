@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use net::ConnectionId;
 use store::blob::{
-    BlobNews, BlobPermit, Blobs, CallJob, ContentReadError, LostUpload, Observer, Owner, Sealed,
-    UploadError, UploadPeer, Work,
+    BlobNews, BlobPermit, BlobStore, CallJob, ContentReadError, LostUpload, Observer, Owner,
+    Sealed, UploadError, UploadPeer, Work,
 };
 use store::{CommitOutcome, Store, WriteBatch};
 
@@ -41,7 +41,7 @@ impl Owner for CallOwner {
 /// What a call wants done.
 struct BlobJob {
     work: Work,
-    blobs: Arc<Blobs>,
+    blobs: Arc<BlobStore>,
     owner: CallOwner,
 }
 
@@ -92,14 +92,14 @@ impl Observer for BlobLog {
 pub(crate) struct LoopBlobs {
     /// Tells this loop from others.
     number: u32,
-    blobs: Option<Arc<Blobs>>,
+    blobs: Option<Arc<BlobStore>>,
     inbox: Arc<Inbox<(CallId, BlobNews)>>,
     /// What commits of this loop are to describe, by their tags.
     sealed: HashMap<u64, Box<Sealed>>,
 }
 
 impl LoopBlobs {
-    pub fn new(blobs: Option<Arc<Blobs>>, waker: SharedWaker) -> LoopBlobs {
+    pub fn new(blobs: Option<Arc<BlobStore>>, waker: SharedWaker) -> LoopBlobs {
         static LOOPS: AtomicU32 = AtomicU32::new(0);
         LoopBlobs {
             number: LOOPS.fetch_add(1, Ordering::Relaxed),

@@ -20,7 +20,7 @@ use net::{Closed, ConnectionId, Io};
 use service::Shared;
 use store::durable::Mailbox;
 use wire::Event;
-use wire::framed::Protocol;
+use wire::framed::FramedProtocol;
 
 use crate::SharedWaker;
 use crate::actions::StepContext;
@@ -204,7 +204,7 @@ impl LoopState {
     fn start(
         &mut self,
         link: Box<Link>,
-        protocol: Option<Protocol>,
+        protocol: Option<FramedProtocol>,
         io: &mut Io,
         now_ns: u64,
     ) -> ConnectionState {

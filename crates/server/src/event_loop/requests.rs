@@ -5,7 +5,7 @@ use service::identities::{Binding, Identity, IdentityKey, Unauthenticated, ambig
 use service::method::{Access, CallKind};
 use service::redact::shortened_without_tokens;
 use service::{
-    Call, CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, Shared, Status,
+    CallHead, CallSteps, Code, DelayedRefusal, Method, RefusedFor, ServiceCall, Shared, Status,
 };
 use wire::{Event, StreamKey};
 
@@ -140,7 +140,7 @@ impl LoopState {
         if let Some(at_ns) = at_ns {
             let caller = (method, Proved::by_table(IdentityKey::NOBODY));
             return self.begin_with(rpc, io, stream, caller, end, |_, _, step| {
-                Call::Refused(DelayedRefusal::started(status, at_ns, step))
+                ServiceCall::Refused(DelayedRefusal::started(status, at_ns, step))
             });
         }
         let mut stream = rpc.stream(stream, &mut io.output);
@@ -311,7 +311,7 @@ impl LoopState {
         rpc.link.holding.note_caller(caller.counted, is_idle);
         let caller = (method, caller.proved);
         self.begin_with(rpc, io, stream, caller, end, |head, shared, step| {
-            Call::started(method, head, shared, step)
+            ServiceCall::started(method, head, shared, step)
         });
     }
 
@@ -324,7 +324,7 @@ impl LoopState {
         stream: StreamKey,
         (method, proved): (Method, Proved),
         end: bool,
-        start: impl FnOnce(&CallHead<'_>, &Shared, &mut CallStep<'_>) -> Call,
+        start: impl FnOnce(&CallHead<'_>, &Shared, &mut CallStep<'_>) -> ServiceCall,
     ) {
         let now_ns = self.context.clock.tick_ns();
         let timeout_ns = rpc.connection.head().timeout_ns();

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use net::Io;
 use service::identities::Unauthenticated;
 use service::services::{database_gone, not_read};
-use service::{Call, CallSteps, ResponseMemory, Responses, Shared, Status};
+use service::{CallSteps, ResponseMemory, Responses, ServiceCall, Shared, Status};
 use store::tree::FetchedCall;
 use store::{
     CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
@@ -26,7 +26,7 @@ impl LoopState {
         rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
-        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
     ) {
         if let Some(id) = self.calls.of_stream(rpc, stream) {
             self.step(rpc, &mut io.output, id, step);
@@ -40,7 +40,7 @@ impl LoopState {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         id: CallId,
-        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
     ) -> StepAgain {
         self.step_with(rpc, output, (id, None), step)
     }
@@ -53,7 +53,7 @@ impl LoopState {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut Call, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
     ) -> StepAgain {
         let (context, shared) = (&mut self.context, &self.shared);
         let effects = (self.calls).step(context, shared, rpc, output, (id, message), step);

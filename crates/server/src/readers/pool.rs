@@ -316,41 +316,42 @@ impl Pool {
 
     /// Reads commits from the log; nothing comes of it if the server stops.
     fn read_log(self: &Arc<Pool>, mut read: Box<LogRead>, inbox: &Inbox<ReaderResult>) {
-        let mut needed_bytes = CLAIM_BYTES;
-        while let Some(claim) = self.claim_room(needed_bytes) {
-            let commits = read.reading.run(read.bytes, claim.bytes);
-            if let Err(LogReadError::Needs(bytes)) = commits {
-                self.settle(claim, RoomClaim::default());
-                needed_bytes = bytes;
-                continue;
-            }
-            let held_bytes = commits.as_ref().map_or(0, NextCommits::held_bytes);
-            let after = RoomClaim {
-                bytes: held_bytes,
-                ..claim
-            };
-            self.settle(claim, after);
-            return self.put_result(DoneRead::Log(read, commits), after, inbox);
+        let run = |room_bytes| read.reading.run(read.bytes, room_bytes);
+        if let Some((commits, claim)) = self.run_in_room(run, NextCommits::held_bytes) {
+            self.put_result(DoneRead::Log(read, commits), claim, inbox);
         }
     }
 
     /// Reads for a server that follows this one; nothing comes of it if the server stops.
     fn read_replica(self: &Arc<Pool>, mut read: Box<ReplicaRead>, inbox: &Inbox<ReaderResult>) {
+        let run = |room_bytes| read.run(room_bytes);
+        if let Some((piece, claim)) = self.run_in_room(run, ReplicaPiece::held_bytes) {
+            self.put_result(DoneRead::Replica(read, piece), claim, inbox);
+        }
+    }
+
+    /// Makes a read of the log within as many bytes as it needs. Returns what was read and the
+    /// claim for it; `None`: the server stops.
+    fn run_in_room<T>(
+        self: &Arc<Pool>,
+        mut run: impl FnMut(usize) -> Result<T, LogReadError>,
+        held_bytes: impl FnOnce(&T) -> usize,
+    ) -> Option<(Result<T, LogReadError>, RoomClaim)> {
         let mut needed_bytes = CLAIM_BYTES;
-        while let Some(claim) = self.claim_room(needed_bytes) {
-            let piece = read.run(claim.bytes);
-            if let Err(LogReadError::Needs(bytes)) = piece {
+        loop {
+            let claim = self.claim_room(needed_bytes)?;
+            let read = run(claim.bytes);
+            if let Err(LogReadError::Needs(bytes)) = read {
                 self.settle(claim, RoomClaim::default());
                 needed_bytes = bytes.max(CLAIM_BYTES);
                 continue;
             }
-            let held_bytes = piece.as_ref().map_or(0, ReplicaPiece::held_bytes);
             let after = RoomClaim {
-                bytes: held_bytes,
+                bytes: read.as_ref().map_or(0, held_bytes),
                 ..claim
             };
             self.settle(claim, after);
-            return self.put_result(DoneRead::Replica(read, piece), after, inbox);
+            return Some((read, after));
         }
     }
 

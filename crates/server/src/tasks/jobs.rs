@@ -207,7 +207,7 @@ mod tests {
     use crate::pair;
     use crate::readers::tests::TempFolder;
     use crate::settings::SilentLog;
-    use crate::{Config, Storage, storage};
+    use crate::{ServerConfig, Storage, storage};
 
     struct Standing;
 
@@ -233,7 +233,7 @@ mod tests {
             history: 7,
             secret: 8,
         };
-        let config = Config {
+        let config = ServerConfig {
             storage: Storage::Folder {
                 disk: Arc::new(testkit::simulated_disk(1)),
                 log: LogConfig {

@@ -4,7 +4,7 @@ use service::identities::{TOKEN_BYTES, Token};
 use service::rights::Rights;
 use testkit::frames::framed;
 use wire::framed::baidu_std::{RpcMeta, RpcRequestMeta};
-use wire::framed::{Protocol, srpc};
+use wire::framed::{FramedProtocol, srpc};
 
 use crate::pair::Pair;
 
@@ -43,7 +43,7 @@ impl<'a> Call<'a> {
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
-        framed(Protocol::BaiduStd, &bytes, self.message)
+        framed(FramedProtocol::BaiduStd, &bytes, self.message)
     }
 
     fn srpc(&self) -> Vec<u8> {
@@ -59,7 +59,7 @@ impl<'a> Call<'a> {
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
-        framed(Protocol::Srpc, &bytes, self.message)
+        framed(FramedProtocol::Srpc, &bytes, self.message)
     }
 }
 
@@ -67,7 +67,7 @@ impl<'a> Call<'a> {
 type Answer = (i64, i32, String, Vec<u8>);
 
 /// Takes the responses out of what the server has written.
-fn answers(pair: &mut Pair, protocol: Protocol) -> Vec<Answer> {
+fn answers(pair: &mut Pair, protocol: FramedProtocol) -> Vec<Answer> {
     let output = std::mem::take(&mut pair.io.output);
     let mut rest = &output[..];
     let mut answers = Vec::new();
@@ -77,13 +77,13 @@ fn answers(pair: &mut Pair, protocol: Protocol) -> Vec<Answer> {
         let (body, after) = after.split_at(header.body_bytes);
         rest = after;
         let (id, code, text) = match protocol {
-            Protocol::BaiduStd => {
+            FramedProtocol::BaiduStd => {
                 let meta = RpcMeta::decode(meta).expect("metadata");
                 let response = meta.response.expect("a response");
                 let text = response.error_text.unwrap_or_default().to_owned();
                 (meta.correlation_id, response.error_code, text)
             }
-            Protocol::Srpc => {
+            FramedProtocol::Srpc => {
                 let meta = srpc::RpcMeta::decode(meta).expect("metadata");
                 let response = meta.response.expect("a response");
                 (None, response.status_code, String::new())
@@ -95,7 +95,7 @@ fn answers(pair: &mut Pair, protocol: Protocol) -> Vec<Answer> {
 }
 
 /// Sends bytes, and returns what is answered within some ticks.
-fn talk(pair: &mut Pair, protocol: Protocol, bytes: &[u8]) -> Vec<Answer> {
+fn talk(pair: &mut Pair, protocol: FramedProtocol, bytes: &[u8]) -> Vec<Answer> {
     pair.receive(bytes);
     for _ in 0..4 {
         pair.tick_without_input();
@@ -135,14 +135,14 @@ fn calls_are_served_by_full_and_short_names_whatever_the_pieces() {
         for _ in 0..4 {
             pair.tick_without_input();
         }
-        let mut found = answers(&mut pair, Protocol::BaiduStd);
+        let mut found = answers(&mut pair, FramedProtocol::BaiduStd);
         found.sort();
         assert_eq!(found.len(), 4);
         assert_eq!(found[..2], [ok(1, &echo(b"one")), ok(2, &echo(b"two"))]);
         assert_eq!((found[2].0, found[2].1), (3, 0));
         assert_eq!(found[3], ok(4, b"\x08\x01"));
         let get = Call::new(("pelton.v1.KeyValue", "Get"), 5, b"\x12\x01k").baidu_std();
-        let found = talk(&mut pair, Protocol::BaiduStd, &get);
+        let found = talk(&mut pair, FramedProtocol::BaiduStd, &get);
         assert!(
             found.len() == 1 && found[0].3.ends_with(b"\x12\x01v"),
             "{found:?}"
@@ -166,13 +166,13 @@ fn what_is_not_there_or_has_streams_is_refused_in_the_words_of_the_protocol() {
     for (names, text, status) in cases {
         let mut pair = Pair::accepted(false);
         let call = Call::new(names, 9, b"x");
-        let found = talk(&mut pair, Protocol::BaiduStd, &call.baidu_std());
+        let found = talk(&mut pair, FramedProtocol::BaiduStd, &call.baidu_std());
         let [(9, 1002, shown, body)] = &found[..] else {
             panic!("{found:?}");
         };
         assert!(shown.starts_with("[E1002]") && shown.contains(text) && body.is_empty());
         let mut pair = Pair::accepted(false);
-        let found = talk(&mut pair, Protocol::Srpc, &call.srpc());
+        let found = talk(&mut pair, FramedProtocol::Srpc, &call.srpc());
         assert_eq!(found, [(0, status, String::new(), Vec::new())]);
     }
 }
@@ -182,7 +182,7 @@ fn a_name_that_is_not_there_is_repeated_in_part_and_in_one_line() {
     let long = format!("a\nb\0{}", "x".repeat(10_000));
     let mut pair = Pair::accepted(false);
     let call = Call::new((&long, "Echo"), 9, b"x");
-    let found = talk(&mut pair, Protocol::BaiduStd, &call.baidu_std());
+    let found = talk(&mut pair, FramedProtocol::BaiduStd, &call.baidu_std());
     let [(9, 1002, shown, _)] = &found[..] else {
         panic!("{found:?}");
     };
@@ -203,13 +203,13 @@ fn a_caller_without_rights_is_not_told_which_methods_have_streams() {
     for method in ["Get", "Pipe", "Scan"] {
         let call = Call::new(("pelton.v1.KeyValue", method), 3, b"x");
         pair.accept(false);
-        let found = talk(&mut pair, Protocol::BaiduStd, &call.baidu_std());
+        let found = talk(&mut pair, FramedProtocol::BaiduStd, &call.baidu_std());
         let [(3, 1004, text, body)] = &found[..] else {
             panic!("{method}: {found:?}");
         };
         assert!(!text.contains("streams") && body.is_empty(), "{text}");
         pair.accept(false);
-        let found = talk(&mut pair, Protocol::Srpc, &call.srpc());
+        let found = talk(&mut pair, FramedProtocol::Srpc, &call.srpc());
         assert_eq!(found, [(0, 100, String::new(), Vec::new())], "{method}");
     }
 }
@@ -221,7 +221,7 @@ fn authentication_data_prove_who_calls_on_the_connection() {
     let mut call = Call::new(ECHO, 1, b"");
     call.authentication = Some(unknown.as_bytes());
     for _ in 0..2 {
-        let found = talk(&mut pair, Protocol::BaiduStd, &call.baidu_std());
+        let found = talk(&mut pair, FramedProtocol::BaiduStd, &call.baidu_std());
         assert_eq!((found.len(), found[0].1), (1, 1004), "{found:?}");
         // It stands for those that follow.
         call.authentication = None;
@@ -234,7 +234,7 @@ fn calls_of_a_connection_that_goes_are_gone() {
     for _ in 0..2 {
         let mut pair = Pair::accepted(false);
         let call = Call::new(ECHO, 1, &late_echo()).baidu_std();
-        assert_eq!(talk(&mut pair, Protocol::BaiduStd, &call), []);
+        assert_eq!(talk(&mut pair, FramedProtocol::BaiduStd, &call), []);
         assert_eq!(pair.worker.running(), 1);
         pair.close();
         assert_eq!(pair.worker.running(), 0);
@@ -245,10 +245,10 @@ fn calls_of_a_connection_that_goes_are_gone() {
 fn a_stopping_server_ends_calls_with_logoff_and_then_the_connection() {
     let mut pair = Pair::accepted(false);
     let call = Call::new(ECHO, 1, &late_echo()).baidu_std();
-    assert_eq!(talk(&mut pair, Protocol::BaiduStd, &call), []);
+    assert_eq!(talk(&mut pair, FramedProtocol::BaiduStd, &call), []);
     pair.stop();
     let late = Call::new(ECHO, 2, &echo(b"x")).baidu_std();
-    let found = talk(&mut pair, Protocol::BaiduStd, &late);
+    let found = talk(&mut pair, FramedProtocol::BaiduStd, &late);
     assert_eq!((found[0].0, found[0].1), (2, 2003));
     assert!(!pair.io.is_closing());
     while pair.io.output.is_empty() {
@@ -256,7 +256,7 @@ fn a_stopping_server_ends_calls_with_logoff_and_then_the_connection() {
         pair.now_ns += 100_000_000;
         pair.tick_without_input();
     }
-    let found = answers(&mut pair, Protocol::BaiduStd);
+    let found = answers(&mut pair, FramedProtocol::BaiduStd);
     assert_eq!(found, [ok(1, &echo(b"late"))]);
     // Nothing need come from its peer.
     assert!(pair.io.is_closing());
@@ -266,7 +266,7 @@ fn a_stopping_server_ends_calls_with_logoff_and_then_the_connection() {
 fn a_request_before_the_response_ends_a_connection_of_srpc_and_is_logged_once() {
     let mut pair = Pair::accepted(false);
     let call = Call::new(ECHO, 0, &late_echo()).srpc();
-    assert_eq!(talk(&mut pair, Protocol::Srpc, &call), []);
+    assert_eq!(talk(&mut pair, FramedProtocol::Srpc, &call), []);
     pair.receive(&call);
     pair.receive(&call);
     pair.tick_without_input();
@@ -323,20 +323,23 @@ fn an_idle_connection_makes_room_for_a_newcomer() {
     pair.now_ns = 1;
     let short = Call::new(ECHO, 1, &echo(b"x")).baidu_std();
     for _ in 0..2 {
-        assert_eq!(talk(&mut pair, Protocol::BaiduStd, &short).len(), 1);
+        assert_eq!(talk(&mut pair, FramedProtocol::BaiduStd, &short).len(), 1);
         pair.now_ns += IDLE_NS - 1;
         newcomer(&mut pair);
         assert!(!pair.io.is_closing(), "it is not idle for long enough");
     }
     // A call runs, or some of one has come.
     let long = Call::new(ECHO, 1, &late_echo()).baidu_std();
-    assert_eq!(talk(&mut pair, Protocol::BaiduStd, &long), []);
+    assert_eq!(talk(&mut pair, FramedProtocol::BaiduStd, &long), []);
     pair.now_ns += 2 * IDLE_NS;
-    let waits = talk(&mut pair, Protocol::BaiduStd, &short[..20]);
+    let waits = talk(&mut pair, FramedProtocol::BaiduStd, &short[..20]);
     assert_eq!(waits, [ok(1, &echo(b"late"))]);
     newcomer(&mut pair);
     assert!(!pair.io.is_closing(), "it is in use");
-    assert_eq!(talk(&mut pair, Protocol::BaiduStd, &short[20..]).len(), 1);
+    assert_eq!(
+        talk(&mut pair, FramedProtocol::BaiduStd, &short[20..]).len(),
+        1
+    );
     pair.now_ns += IDLE_NS;
     newcomer(&mut pair);
     assert!(pair.io.is_closing() && pair.io.output.is_empty());
@@ -349,7 +352,7 @@ fn a_connection_is_idle_also_when_its_last_response_came_by_itself() {
     pair.now_ns = 1;
     let long = Call::new(ECHO, 1, &late_echo()).baidu_std();
     for _ in 0..2 {
-        assert_eq!(talk(&mut pair, Protocol::BaiduStd, &long), []);
+        assert_eq!(talk(&mut pair, FramedProtocol::BaiduStd, &long), []);
         pair.now_ns += 1_000_000_000;
         (0..4).for_each(|_| pair.tick_without_input());
         assert!(!pair.io.output.is_empty());
@@ -359,7 +362,7 @@ fn a_connection_is_idle_also_when_its_last_response_came_by_itself() {
             assert!(!pair.io.is_closing(), "its response is not read yet");
         }
         assert_eq!(
-            answers(&mut pair, Protocol::BaiduStd),
+            answers(&mut pair, FramedProtocol::BaiduStd),
             [ok(1, &echo(b"late"))]
         );
     }
@@ -376,7 +379,10 @@ fn a_large_message_gets_its_turn_also_while_others_hold_the_memory() {
     let call = Call::new(ECHO, 1, &echo(&payload)).baidu_std();
     for _ in 0..2 {
         let others = pair.fill_account();
-        assert_eq!(talk(&mut pair, Protocol::BaiduStd, &call[..60_000]), []);
+        assert_eq!(
+            talk(&mut pair, FramedProtocol::BaiduStd, &call[..60_000]),
+            []
+        );
         assert!(pair.io.input.is_empty());
         let connection = &pair.worker.rpc().connection;
         assert!(connection.has_turn() && connection.held_bytes() >= 300_000);
@@ -394,7 +400,7 @@ fn a_large_message_gets_its_turn_also_while_others_hold_the_memory() {
         }
         pair.io.output = written;
         assert_eq!(
-            answers(&mut pair, Protocol::BaiduStd),
+            answers(&mut pair, FramedProtocol::BaiduStd),
             [ok(1, &echo(&payload))]
         );
         assert_eq!(pair.worker.running(), 0);

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
-use server::{Config, SilentLog, Simulated, Storage, TimeSource};
+use server::{ServerConfig, SilentLog, Simulated, Storage, TimeSource};
 use service::identities::{Token, UsableBindings};
 use service::rights::Rights;
 use service::{ServerInfo, Shared};
 use store::FolderSecret;
 use wire::grpc::Status;
-use wire::{Cause, Connection, ErrorCode, Event, RequestHead, StreamKey};
+use wire::{CancelCause, Connection, ErrorCode, Event, RequestHead, StreamKey};
 
 pub const MILLISECOND_NS: u64 = 1_000_000;
 
@@ -72,7 +72,7 @@ pub struct Host {
 impl Host {
     pub fn new(options: &Options) -> Host {
         let time = Arc::new(ManualTime::default());
-        let config = Config {
+        let config = ServerConfig {
             loops: LoopConfig {
                 drain_ms: options.drain_ms,
                 ..LoopConfig::default()
@@ -234,7 +234,7 @@ pub struct Heard {
     pub messages: Vec<Vec<u8>>,
     /// How it ended.
     pub status: Option<Status>,
-    pub cancelled: Option<Cause>,
+    pub cancelled: Option<CancelCause>,
     /// How often it ended.
     pub ends: usize,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use net::sim::{Network, NodeId};
-use store::durable::Event;
+use store::durable::StorageEvent;
 use store::{DatabaseInfo, Direction, Durability, Range, Store};
 use wal::disk::DiskFaultCounts;
 
@@ -169,19 +169,23 @@ impl Durable {
         let events = std::mem::take(&mut *self.machine.events.borrow_mut());
         for event in events {
             match event {
-                Event::Failed(_) => {
+                StorageEvent::Failed(_) => {
                     self.failed_ms = Some(wall_ms(now_ns));
                     world.trouble.failed.push(world.life);
                     // It goes on for a while, for those who only read.
                     self.due = world.ended() + self.machine.random.below(20);
                 }
-                Event::Full(_) => self.full_times += 1,
-                Event::NotReady(_) => self.not_ready_times += 1,
-                Event::RoomAgain => self.room_again_times += 1,
-                Event::SnapshotMade(_) => self.snapshots += 1,
+                StorageEvent::Full(_) => self.full_times += 1,
+                StorageEvent::NotReady(_) => self.not_ready_times += 1,
+                StorageEvent::RoomAgain => self.room_again_times += 1,
+                StorageEvent::SnapshotMade(_) => self.snapshots += 1,
                 // Full, or an error that was planned: tried again later.
-                Event::SnapshotFailed(_) | Event::NotRetired(_) | Event::NoPriority(_) => {}
-                Event::TreeFailed(_) | Event::TreeWorks(_) | Event::FolderRemade => {
+                StorageEvent::SnapshotFailed(_)
+                | StorageEvent::NotRetired(_)
+                | StorageEvent::NoPriority(_) => {}
+                StorageEvent::TreeFailed(_)
+                | StorageEvent::TreeWorks(_)
+                | StorageEvent::FolderRemade => {
                     unreachable!("a simulated store has no databases on disk")
                 }
             }

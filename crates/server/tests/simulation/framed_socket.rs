@@ -4,7 +4,7 @@ use net::{ConnectionId, Io};
 use wire::framed::{
     BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedStatus,
 };
-use wire::framed::{Protocol, StatusMeaning};
+use wire::framed::{FramedProtocol, StatusMeaning};
 use wire::grpc::{Code, Status};
 use wire::{Config, StreamKey};
 
@@ -33,8 +33,8 @@ pub struct FramedSocket {
 impl FramedSocket {
     pub fn new(id: ConnectionId, world: &mut World) -> FramedSocket {
         let protocol = match world.random.below(3) {
-            0 => Protocol::Srpc,
-            _ => Protocol::BaiduStd,
+            0 => FramedProtocol::Srpc,
+            _ => FramedProtocol::BaiduStd,
         };
         FramedSocket {
             id,
@@ -43,8 +43,8 @@ impl FramedSocket {
             input: Vec::new(),
             calls: Vec::new(),
             in_flight: match protocol {
-                Protocol::Srpc => 1,
-                Protocol::BaiduStd => 1 + world.random.below(12) as usize,
+                FramedProtocol::Srpc => 1,
+                FramedProtocol::BaiduStd => 1 + world.random.below(12) as usize,
             },
             pause: ReadingPause::default(),
         }
@@ -178,7 +178,7 @@ impl FramedSocket {
         };
         let mut call = Call::new(stream, Begun::One(by));
         if let Asked::Echo { delay_ms, .. } = asked
-            && self.connection.protocol() == Protocol::BaiduStd
+            && self.connection.protocol() == FramedProtocol::BaiduStd
         {
             let delay_ms = u64::from(delay_ms);
             call.must_expire = timeout_ms.is_some_and(|timeout_ms| timeout_ms < delay_ms);

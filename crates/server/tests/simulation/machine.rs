@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use net::sim::SplitMix;
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer};
-use server::{Config, SilentLog, Simulated, Storage, TimeSource, simulated};
+use server::{ServerConfig, SilentLog, Simulated, Storage, TimeSource, simulated};
 use service::ServerInfo;
 use service::identities::{DrawToken, TOKEN_BYTES, Token, UsableBindings};
 use service::rights::Rights;
 use store::blob::BlobConfig;
-use store::durable::{CommitLoop, Event, Opened};
+use store::durable::{CommitLoop, Opened, StorageEvent};
 use store::{FolderSecret, KeepLog, Store, StoreConfig};
 use wal::disk::{Fault, SimulatedDisk};
 use wal::limits::SEQUENCE_RESERVE;
@@ -45,7 +45,7 @@ pub struct Machine {
     /// There are answers in the mailbox.
     mail: Arc<AtomicBool>,
     pub rounds: Rc<RefCell<Option<CommitLoop>>>,
-    pub events: Rc<RefCell<Vec<Event>>>,
+    pub events: Rc<RefCell<Vec<StorageEvent>>>,
     /// A snapshot is in the making.
     making: Rc<Cell<bool>>,
     /// Syncs of folders that had failed when this life began.
@@ -216,7 +216,7 @@ impl Machine {
                 age_ms: None,
             },
         };
-        let config = Config {
+        let config = ServerConfig {
             blobs: self.blobs,
             ..config(self.seed, Arc::clone(&self.time), storage)
         };
@@ -288,9 +288,9 @@ pub fn volatile_server(seed: u64) -> Box<dyn Handler> {
     Box::new(Timed { handler, time })
 }
 
-fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> Config {
+fn config(seed: u64, time: Arc<VirtualTime>, storage: Storage) -> ServerConfig {
     let has_fixed_windows = seed.is_multiple_of(3);
-    Config {
+    ServerConfig {
         loops: LoopConfig::default(),
         server: ServerInfo {
             name: "simulated",
@@ -335,7 +335,7 @@ fn draw_token() -> Box<DrawToken> {
 /// The node of the committer. It carries out one group, and is busy for a while.
 struct Committer {
     rounds: Rc<RefCell<Option<CommitLoop>>>,
-    events: Rc<RefCell<Vec<Event>>>,
+    events: Rc<RefCell<Vec<StorageEvent>>>,
     time: Arc<VirtualTime>,
     making: Rc<Cell<bool>>,
     random: RefCell<SplitMix>,

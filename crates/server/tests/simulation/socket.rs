@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use net::{ConnectionId, Io};
 use wire::{
-    Cause, CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey,
+    CancelCause, CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey,
     StreamOpenError,
 };
 
@@ -117,11 +117,11 @@ impl Socket {
         self.calls.remove(&stream.id).expect("a call ends once")
     }
 
-    fn cancelled(&mut self, world: &mut World, stream: StreamKey, cause: Cause) {
+    fn cancelled(&mut self, world: &mut World, stream: StreamKey, cause: CancelCause) {
         let call = self.take(stream);
         match cause {
-            Cause::Refused => call.end(world, &Outcome::Refused),
-            Cause::ConnectionClosed => {
+            CancelCause::Refused => call.end(world, &Outcome::Refused),
+            CancelCause::ConnectionClosed => {
                 world.counts.lost += 1;
                 call.end(world, &Outcome::Unknown);
             }

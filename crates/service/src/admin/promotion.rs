@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::admin::{ConfirmEpochRequest, ConfirmEpochResponse, PromoteRequest, PromoteResponse};
-use store::{LogPlace, ReplicaId};
+use store::{EpochPlace, ReplicaId};
 
 use super::invalid;
 use crate::actions::{CallClock, Responses, Wakeups};
@@ -116,7 +116,7 @@ fn promote_order(bytes: &[u8]) -> Result<ReplicaOrder, Status> {
             replica: id("confirmations.replica_id", one.replica_id)?,
             epoch: one.epoch,
             candidate: id("confirmations.candidate_id", one.candidate_id)?,
-            place: LogPlace {
+            place: EpochPlace {
                 epoch: one.log_epoch,
                 sequence: one.sequence,
             },

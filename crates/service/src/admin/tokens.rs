@@ -292,7 +292,7 @@ pub(super) fn respond(
         _ => None,
     };
     let is_new = matches!(request, TokenRequest::Create(_));
-    let words = Words::of(made);
+    let words = IdentityWords::of(made);
     let rights = words.rights();
     let token = Secret::new(token.as_ref().map_or("", |text| text.as_str()));
     let description = Some(describe(made, (&words, &rights), shared, now_ms));
@@ -311,7 +311,7 @@ pub(super) fn list(
 ) {
     actions.respond(|out| {
         for record in &stored.records {
-            let words = Words::of(record);
+            let words = IdentityWords::of(record);
             let rights = words.rights();
             let description = describe(record, (&words, &rights), shared, now_ms);
             let number = ListTokensResponse::NUMBERS.tokens;
@@ -321,16 +321,16 @@ pub(super) fn list(
 }
 
 /// What an identity may do, and what it is bound to, in the words of the API.
-struct Words {
+struct IdentityWords {
     rights: Vec<String>,
     binding: String,
 }
 
-impl Words {
-    fn of(record: &IdentityRecord) -> Words {
+impl IdentityWords {
+    fn of(record: &IdentityRecord) -> IdentityWords {
         let identity = &record.identity;
         let grants = identity.granted().grants().iter();
-        Words {
+        IdentityWords {
             rights: grants.map(Grant::to_string).collect(),
             binding: identity
                 .binding()
@@ -346,7 +346,7 @@ impl Words {
 /// Describes an identity in the words of the API.
 fn describe<'a>(
     record: &'a IdentityRecord,
-    (words, rights): (&'a Words, &'a [&'a str]),
+    (words, rights): (&'a IdentityWords, &'a [&'a str]),
     shared: &Shared,
     now_ms: u64,
 ) -> TokenDescription<'a> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::blob::{Blobs, ContentReadError, NameError, UploadError, check_name, limits};
+use store::blob::{BlobStore, ContentReadError, NameError, UploadError, check_name, limits};
 use store::{DatabaseId, Durability};
 use wal::disk::is_full;
 
@@ -21,7 +21,7 @@ pub(crate) fn database(
     (name, prefix): (&str, &str),
     shared: &Shared,
     actions: &impl Permissions,
-) -> Result<(DatabaseId, Arc<Blobs>), Status> {
+) -> Result<(DatabaseId, Arc<BlobStore>), Status> {
     let database = find_database_of_blobs(right, (name, prefix), shared, actions)?;
     with_blobs(database, shared)
 }
@@ -30,7 +30,7 @@ pub(crate) fn database(
 pub(crate) fn with_blobs(
     database: DatabaseId,
     shared: &Shared,
-) -> Result<(DatabaseId, Arc<Blobs>), Status> {
+) -> Result<(DatabaseId, Arc<BlobStore>), Status> {
     let config = shared.store.config(database);
     let is_volatile = config.is_none_or(|config| config.durability == Durability::Volatile);
     match shared.store.blobs() {

@@ -21,11 +21,11 @@ use protobuf::DecodeError;
 /// An upload, over gRPC or as a plain request.
 pub struct GuploadCall {
     method: Method,
-    content: Content,
+    content: UploadTarget,
 }
 
 /// Where the content goes.
-enum Content {
+enum UploadTarget {
     Nowhere,
     Kept(Box<Storing>),
     /// The upload was refused.
@@ -40,9 +40,9 @@ impl GuploadCall {
         shared: &Shared,
         actions: &mut (impl BlobAccess + Permissions + Responses + RequestFlow + CallClock),
     ) -> GuploadCall {
-        let content = Content::begin(head, shared, actions).unwrap_or_else(|status| {
+        let content = UploadTarget::begin(head, shared, actions).unwrap_or_else(|status| {
             actions.finish(status);
-            Content::Over
+            UploadTarget::Over
         });
         GuploadCall { method, content }
     }
@@ -54,8 +54,8 @@ impl GuploadCall {
     /// All has come, and is on the device if it is kept.
     fn answer(&self, actions: &mut (impl Responses + PlainResponse)) {
         let name = match &self.content {
-            Content::Kept(storing) => Some(storing.name()),
-            Content::Nowhere | Content::Over => None,
+            UploadTarget::Kept(storing) => Some(storing.name()),
+            UploadTarget::Nowhere | UploadTarget::Over => None,
         };
         if self.is_plain() {
             // The names that are generated need no escapes.
@@ -77,15 +77,15 @@ impl GuploadCall {
     }
 }
 
-impl Content {
+impl UploadTarget {
     fn begin(
         head: &CallHead<'_>,
         shared: &Shared,
         actions: &mut (impl BlobAccess + Permissions + RequestFlow + CallClock),
-    ) -> Result<Content, Status> {
+    ) -> Result<UploadTarget, Status> {
         let metadata = |name: &[u8]| head.metadata.first(name);
         if shared.settings.gupload.discard || metadata(b":method").is_some_and(is_safe) {
-            return Ok(Content::Nowhere);
+            return Ok(UploadTarget::Nowhere);
         }
         if !permission::has_drop_in(DropIn::Gupload, actions) {
             permission::check_blobs(Right::Write, ("", GENERATED), actions)?;
@@ -105,7 +105,7 @@ impl Content {
         };
         // Create-only: a name that was given before, for whatever reason, keeps its content.
         let storing = Storing::begin(Box::new(begin), Some(0), actions);
-        Ok(Content::Kept(Box::new(storing)))
+        Ok(UploadTarget::Kept(Box::new(storing)))
     }
 }
 
@@ -122,7 +122,7 @@ where
         };
         match (content, &mut self.content) {
             (Err(status), _) => return actions.finish(status),
-            (Ok(content), Content::Kept(storing)) => storing.add(content, None, actions),
+            (Ok(content), UploadTarget::Kept(storing)) => storing.add(content, None, actions),
             (Ok(_), _) => {}
         }
         if last {
@@ -132,14 +132,14 @@ where
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.content {
-            Content::Kept(storing) => storing.end(ContentEnd::default(), actions),
-            Content::Nowhere => self.answer(actions),
-            Content::Over => {}
+            UploadTarget::Kept(storing) => storing.end(ContentEnd::default(), actions),
+            UploadTarget::Nowhere => self.answer(actions),
+            UploadTarget::Over => {}
         }
     }
 
     fn blob(&mut self, news: BlobNews, _shared: &Shared, actions: &mut A) {
-        let Content::Kept(storing) = &mut self.content else {
+        let UploadTarget::Kept(storing) = &mut self.content else {
             return debug_assert!(false, "nothing was to be done");
         };
         if let StoringProgress::Failed(error) = storing.news(news, actions) {
@@ -148,7 +148,7 @@ where
     }
 
     fn committed(&mut self, outcome: &CommitOutcome<'_>, _shared: &Shared, actions: &mut A) {
-        let Content::Kept(storing) = &self.content else {
+        let UploadTarget::Kept(storing) = &self.content else {
             return debug_assert!(false, "nothing was submitted");
         };
         match storing.committed(outcome) {

@@ -1,24 +1,34 @@
 //! Load reports (ORCA), which a client asks the test service to give back.
 
-use api::interop::TestOrcaReport;
-use protobuf::{DecodeError, writer};
+use api::interop::{
+    CostEntry, OrcaCostEntry, OrcaLoadReport, OrcaUtilizationEntry, TestOrcaReport,
+    UtilizationEntry,
+};
+use protobuf::DecodeError;
 
 /// The trailer that has the report of one call, an `xds.data.orca.v3.OrcaLoadReport` in base64.
 pub(super) const TRAILER: &[u8] = b"endpoint-load-metrics-bin";
 
 /// Returns what `report` says as an encoded `OrcaLoadReport`: the same figures under other numbers.
 pub(super) fn encode_report(report: &TestOrcaReport<'_>) -> Result<Vec<u8>, DecodeError> {
+    let costs = report.request_cost.iter().map(|entry| {
+        let CostEntry { key, value } = entry?;
+        Ok(OrcaCostEntry { key, value })
+    });
+    let utilization = report.utilization.iter().map(|entry| {
+        let UtilizationEntry { key, value } = entry?;
+        Ok(OrcaUtilizationEntry { key, value })
+    });
+    let costs: Vec<_> = costs.collect::<Result<_, DecodeError>>()?;
+    let utilization: Vec<_> = utilization.collect::<Result<_, DecodeError>>()?;
     let mut out = Vec::new();
-    writer::fixed64(&mut out, 1, report.cpu_utilization.to_bits());
-    writer::fixed64(&mut out, 2, report.memory_utilization.to_bits());
-    for entry in &report.request_cost {
-        let entry = entry?;
-        writer::message(&mut out, 4, |out| entry.encode(out));
-    }
-    for entry in &report.utilization {
-        let entry = entry?;
-        writer::message(&mut out, 5, |out| entry.encode(out));
-    }
+    let report = OrcaLoadReport {
+        cpu_utilization: report.cpu_utilization,
+        mem_utilization: report.memory_utilization,
+        request_cost: (&costs[..]).into(),
+        utilization: (&utilization[..]).into(),
+    };
+    report.encode(&mut out);
     Ok(out)
 }
 

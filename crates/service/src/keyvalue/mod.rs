@@ -32,7 +32,7 @@ use crate::rights::Right;
 use crate::status::{self, Status};
 use batch::{BatchCall, ReadBatch};
 use messages::{Request, decode_get};
-use pipe::Pipe;
+use pipe::OpenPipe;
 use range::{RangeCount, Scan};
 pub(crate) use refuse::{
     awaits_replicas, check_key, find_database_of_blobs, find_database_of_drop_in, invalid,
@@ -60,7 +60,7 @@ enum KeyValueStep {
     /// A transaction is with the committer.
     Transact(Box<Transact>),
     /// Batches come and go.
-    Pipe(Box<Pipe>),
+    Pipe(Box<OpenPipe>),
     /// A scan waits for a view, or for room to send.
     Scan(Box<Scan>),
     /// A count waits for a view.

@@ -34,7 +34,7 @@ const METHOD: Method = Method::Pipe;
 
 /// An open Pipe.
 #[derive(Default)]
-pub(super) struct Pipe {
+pub(super) struct OpenPipe {
     /// What the first message said of the whole Pipe.
     target: Option<PipeTarget>,
     /// What came and is not answered, in the order sent.
@@ -81,7 +81,7 @@ struct Batch {
     answer_bytes: u64,
 }
 
-impl Pipe {
+impl OpenPipe {
     pub(super) fn message(
         &mut self,
         bytes: &[u8],

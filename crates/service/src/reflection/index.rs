@@ -1,11 +1,12 @@
 //! Finds the file that declares something, in a serialized `google.protobuf.FileDescriptorSet`.
 //!
 //! Field numbers are those of `google/protobuf/descriptor.proto`. Whatever is not needed for
-//! finding is passed over.
+//! finding is passed over. The messages are not described by `protobuf::message!`, since what is
+//! done for each is the same: its name is field 1, and names stand in some of its fields.
 
 use std::collections::BTreeMap;
 
-use protobuf::{FieldFault, Reader, Value};
+use protobuf::{FieldFault, FieldValue, Reader};
 
 /// The files of a descriptor set and what they declare.
 #[derive(Default)]
@@ -200,7 +201,7 @@ fn full_name(scope: &str, descriptor: &[u8]) -> Result<String, FieldFault> {
 }
 
 fn string(bytes: &[u8]) -> Result<&str, FieldFault> {
-    Value::Bytes(bytes).string()
+    FieldValue::Bytes(bytes).string()
 }
 
 /// Visits the fields that are bytes, strings or messages.
@@ -209,14 +210,14 @@ fn each_bytes<'b>(
     mut visit: impl FnMut(u32, &'b [u8]) -> Result<(), FieldFault>,
 ) -> Result<(), FieldFault> {
     each_field(message, |field, value| match value {
-        Value::Bytes(bytes) => visit(field, bytes),
+        FieldValue::Bytes(bytes) => visit(field, bytes),
         _ => Ok(()),
     })
 }
 
 fn each_field<'b>(
     message: &'b [u8],
-    visit: impl FnMut(u32, Value<'b>) -> Result<(), FieldFault>,
+    visit: impl FnMut(u32, FieldValue<'b>) -> Result<(), FieldFault>,
 ) -> Result<(), FieldFault> {
     Reader::new(message)
         .for_each(visit)

@@ -20,7 +20,7 @@ fn fields(bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     Reader::new(bytes)
         .for_each(|field, value| {
             let bytes = match value {
-                protobuf::Value::Bytes(bytes) => bytes.to_vec(),
+                protobuf::FieldValue::Bytes(bytes) => bytes.to_vec(),
                 value => value.varint()?.to_string().into_bytes(),
             };
             fields.push((field, bytes));

@@ -1,7 +1,7 @@
 //! Acknowledge: what a follower holds on its device.
 
 use api::replication::{AcknowledgeRequest, AcknowledgeResponse};
-use store::{FIRST_EPOCH, FollowerSession, LogPlace, ReplicaId};
+use store::{EpochPlace, FIRST_EPOCH, FollowerSession, ReplicaId};
 
 use super::{is_behind, is_superseded, malformed, superseded};
 use crate::actions::{CallClock, Responses, SendRoom, Wakeups};
@@ -51,7 +51,7 @@ impl AcknowledgeCall {
             ))
         })?;
         check(&request, shared)?;
-        let place = LogPlace {
+        let place = EpochPlace {
             epoch: request.log_epoch.max(FIRST_EPOCH),
             sequence: request.sequence,
         };

@@ -6,7 +6,7 @@ use api::replication::{FollowRequest, FollowResponse, LogGroup, RECORD_FORMAT};
 use store::limits::FOLLOWED_READ_BYTES;
 use store::log::FollowedGroup;
 use store::{
-    FIRST_EPOCH, FollowRefusal, GroupReading, LogFollower, LogPlace, LogReadError, ReplicaPiece,
+    EpochPlace, FIRST_EPOCH, FollowRefusal, GroupReading, LogFollower, LogReadError, ReplicaPiece,
     ReplicaReading, WatchError,
 };
 
@@ -74,7 +74,7 @@ impl FollowCall {
                  them"
             )));
         }
-        let place = LogPlace {
+        let place = EpochPlace {
             epoch: request.log_epoch.max(FIRST_EPOCH),
             sequence: request.sequence,
         };

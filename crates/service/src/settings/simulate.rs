@@ -18,7 +18,7 @@ use crate::limits::{
     SIMULATED_CONNECTION_SHARE, SIMULATED_ROW_ADDRESS_SHARE, SIMULATED_ROW_CONNECTION_SHARE,
     SIMULATED_ROW_MS,
 };
-use crate::shares::{Bounds, Caller, Exceeded, Shares};
+use crate::shares::{Bounds, CallerId, CallerShares, Exceeded};
 use crate::status::Status;
 use crate::waiting::{WaitingCalls, WaitingPlace};
 
@@ -38,7 +38,7 @@ pub struct Delays {
 pub struct Simulator {
     delays: Delays,
     row: Mutex<DelayRow>,
-    held: Arc<Mutex<Shares>>,
+    held: Arc<Mutex<CallerShares>>,
     bytes: Bounds,
 }
 
@@ -50,13 +50,13 @@ struct DelayRow {
     /// Whose they are, and when each ends: a caller that has gone before its turn still has its
     /// time.
     booked: VecDeque<Booked>,
-    taken: Shares,
+    taken: CallerShares,
 }
 
 #[derive(Debug)]
 struct Booked {
     end_ns: u64,
-    caller: Caller,
+    caller: CallerId,
     delay_ns: u64,
 }
 
@@ -84,8 +84,8 @@ pub struct SimulatedTurn {
 #[derive(Debug)]
 pub struct HeldRequest {
     bytes: Box<[u8]>,
-    caller: Caller,
-    held: Arc<Mutex<Shares>>,
+    caller: CallerId,
+    held: Arc<Mutex<CallerShares>>,
 }
 
 impl Simulator {
@@ -115,7 +115,7 @@ impl Simulator {
         request: &[u8],
         is_read: bool,
         waiting: &WaitingCalls,
-        caller: Caller,
+        caller: CallerId,
         now_ns: u64,
     ) -> Result<SimulatedTurn, Status> {
         let delay_ms = match is_read {
@@ -129,7 +129,7 @@ impl Simulator {
         })
     }
 
-    fn keep(&self, bytes: &[u8], caller: Caller) -> Result<HeldRequest, Status> {
+    fn keep(&self, bytes: &[u8], caller: CallerId) -> Result<HeldRequest, Status> {
         let taken = lock(&self.held).take(caller, bytes.len() as u64, &self.bytes);
         taken.map_err(|exceeded| too_many_bytes(bytes.len(), exceeded, self.bytes.max))?;
         Ok(HeldRequest {
@@ -140,7 +140,7 @@ impl Simulator {
     }
 
     /// When a delay that is asked for now has ended.
-    fn book(&self, delay_ns: u64, caller: Caller, now_ns: u64) -> Result<u64, Status> {
+    fn book(&self, delay_ns: u64, caller: CallerId, now_ns: u64) -> Result<u64, Status> {
         match self.delays.serial {
             true => lock(&self.row).book(delay_ns, caller, now_ns),
             false => Ok(now_ns + delay_ns),
@@ -149,7 +149,7 @@ impl Simulator {
 }
 
 impl DelayRow {
-    fn book(&mut self, delay_ns: u64, caller: Caller, now_ns: u64) -> Result<u64, Status> {
+    fn book(&mut self, delay_ns: u64, caller: CallerId, now_ns: u64) -> Result<u64, Status> {
         while let Some(first) = self.booked.front()
             && first.end_ns <= now_ns
         {
@@ -226,10 +226,10 @@ mod tests {
         Simulator::new(delays, 1 << 40)
     }
 
-    fn caller(connection: u64) -> Caller {
-        Caller {
+    fn caller(connection: u64) -> CallerId {
+        CallerId {
             connection,
-            ..Caller::default()
+            ..CallerId::default()
         }
     }
 

@@ -17,7 +17,7 @@ type ClaimTable = HashMap<DatabaseId, HashSet<Arc<[u8]>>>;
 
 /// A key that is claimed until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct KeyClaim {
     claims: Claims,
     database: DatabaseId,
     key: Arc<[u8]>,
@@ -25,7 +25,7 @@ pub(crate) struct Claim {
 
 impl Claims {
     /// Claims a key; `None`: another call has it.
-    pub(crate) fn claim(&self, database: DatabaseId, key: &[u8]) -> Option<Claim> {
+    pub(crate) fn claim(&self, database: DatabaseId, key: &[u8]) -> Option<KeyClaim> {
         let mut table = self.lock();
         let keys = table.entry(database).or_default();
         if keys.contains(key) {
@@ -33,7 +33,7 @@ impl Claims {
         }
         let key: Arc<[u8]> = key.into();
         keys.insert(Arc::clone(&key));
-        Some(Claim {
+        Some(KeyClaim {
             claims: self.clone(),
             database,
             key,
@@ -52,14 +52,14 @@ impl Claims {
     }
 }
 
-impl Claim {
+impl KeyClaim {
     /// Returns the key.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 }
 
-impl Drop for Claim {
+impl Drop for KeyClaim {
     fn drop(&mut self) {
         let mut table = self.claims.lock();
         if let Some(keys) = table.get_mut(&self.database) {

@@ -10,7 +10,7 @@ mod search_turns;
 mod slices;
 mod wait_lists;
 
-pub(crate) use claims::{Claim, Claims};
+pub(crate) use claims::{Claims, KeyClaim};
 pub use master_orders::{MasterOrder, MasterOrders};
 pub(crate) use push_numbers::{PushNumbers, PushTicket};
 pub(crate) use search_turns::{SearchTicket, SearchTurns};

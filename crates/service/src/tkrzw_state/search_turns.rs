@@ -12,7 +12,7 @@ use store::ChangeSignal;
 use store::blob::UploadPeer;
 
 use crate::limits::{TKRZW_SEARCH_TURN_STEPS, TKRZW_SEARCHES_AT_ONCE};
-use crate::shares::Caller;
+use crate::shares::CallerId;
 
 /// Who has a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ pub(crate) struct SearchTicket {
 }
 
 impl TurnOwner {
-    fn of(caller: Caller) -> TurnOwner {
+    fn of(caller: CallerId) -> TurnOwner {
         match caller.address {
             UploadPeer::Address(address) if !address.is_loopback() => {
                 TurnOwner::Address(caller.address)
@@ -69,7 +69,7 @@ impl TurnOwner {
 impl SearchTurns {
     /// Returns the place of a search, whose turn may have come already; else the signal is raised
     /// when it has.
-    pub(crate) fn enter(&self, caller: Caller, signal: ChangeSignal) -> SearchTicket {
+    pub(crate) fn enter(&self, caller: CallerId, signal: ChangeSignal) -> SearchTicket {
         let mut table = self.lock();
         table.next_number += 1;
         let ticket = SearchTicket {
@@ -191,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    fn caller(address: u32, connection: u64) -> Caller {
-        Caller {
+    fn caller(address: u32, connection: u64) -> CallerId {
+        CallerId {
             address: UploadPeer::with_address(Ipv4Addr::from(address).into()),
             connection,
             identity: None,

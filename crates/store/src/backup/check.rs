@@ -15,7 +15,7 @@ use super::manifest::{self, MANIFEST_NAME, Manifest};
 use crate::blob::{self, CheckError};
 use crate::database_id::DatabaseId;
 use crate::log::records;
-use crate::snapshot::{self, Header, Visitor};
+use crate::snapshot::{self, SnapshotHeader, Visitor};
 use crate::value::Entry;
 
 /// Told of the bytes done so far, and how many there are; may end it.
@@ -284,7 +284,7 @@ impl Together<'_> {
 struct OfBlobs<'a>(&'a mut Described);
 
 impl Visitor for OfBlobs<'_> {
-    fn header(&mut self, _header: &Header) -> Result<(), &'static str> {
+    fn header(&mut self, _header: &SnapshotHeader) -> Result<(), &'static str> {
         Ok(())
     }
 

@@ -28,7 +28,7 @@ use crate::tree::TreeIndex;
 #[derive(Debug)]
 pub(super) struct BackupBase {
     /// What the snapshot is of.
-    pub(super) header: snapshot::Header,
+    pub(super) header: snapshot::SnapshotHeader,
     /// Keeps the log behind it.
     pub(super) hold: LogHold,
     /// The data folder.

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::database::Durability;
 use crate::database_id::DatabaseId;
 use crate::durable::{
-    CommitLoop, Event, FolderState, Opened, TreePlace, is_own_file, mark_folder, new_owner,
+    CommitLoop, FolderState, Opened, StorageEvent, TreePlace, is_own_file, mark_folder, new_owner,
 };
 use crate::operation::{Mode, Operation};
 use crate::store::{Store, StoreConfig};
@@ -242,7 +242,7 @@ impl Restoring<'_> {
         // It has made the next file of the log. A sync that has failed says that nobody knows what
         // is on the device; one that succeeds later says nothing of it.
         for event in rounds.take_events() {
-            if let Event::NotReady(why) | Event::Failed(why) = event {
+            if let StorageEvent::NotReady(why) | StorageEvent::Failed(why) = event {
                 return Err(device(&**self.target, "", io::Error::other(why)));
             }
         }

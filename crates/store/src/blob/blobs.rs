@@ -126,7 +126,7 @@ pub trait Observer: Send + Sync {
 }
 
 /// The blobs of a store with a log.
-pub struct Blobs {
+pub struct BlobStore {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) aside: SetAside,
     pub(super) config: BlobConfig,
@@ -212,14 +212,14 @@ pub struct BlobStatistics {
     pub evicted_uploads: u64,
 }
 
-impl Blobs {
+impl BlobStore {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         aside: SetAside,
         config: BlobConfig,
         state: BlobsState,
-    ) -> Arc<Blobs> {
-        Arc::new(Blobs {
+    ) -> Arc<BlobStore> {
+        Arc::new(BlobStore {
             disk,
             aside,
             upload_descriptors: DescriptorBudget::new(config.open_uploads),
@@ -284,7 +284,7 @@ impl Blobs {
     }
 
     /// A content has no description any more, or never got one: it goes when nobody reads it.
-    pub(super) fn orphan(self: &Arc<Blobs>, number: u64, database: DatabaseId, bytes: u64) {
+    pub(super) fn orphan(self: &Arc<BlobStore>, number: u64, database: DatabaseId, bytes: u64) {
         let mut state = self.state.lock();
         state.orphans.insert(number, Orphan { database, bytes });
         self.remove_orphans(state, &[number]);
@@ -371,7 +371,7 @@ impl Blobs {
 
     /// Has those of the orphans removed that nobody needs.
     pub(super) fn remove_orphans(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         mut state: parking_lot::MutexGuard<'_, BlobsState>,
         numbers: &[u64],
     ) {
@@ -400,7 +400,7 @@ impl Blobs {
     }
 
     /// Keeps every content that is described now or was since, until the hold is dropped.
-    pub(crate) fn hold(self: &Arc<Blobs>) -> BlobHold {
+    pub(crate) fn hold(self: &Arc<BlobStore>) -> BlobHold {
         self.state.lock().holds += 1;
         BlobHold(Arc::clone(self))
     }
@@ -447,7 +447,7 @@ impl BlobsState {
 
 /// While it lives, no content is removed.
 #[derive(Debug)]
-pub(crate) struct BlobHold(Arc<Blobs>);
+pub(crate) struct BlobHold(Arc<BlobStore>);
 
 impl BlobHold {
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
@@ -466,7 +466,7 @@ impl Drop for BlobHold {
     }
 }
 
-impl fmt::Debug for Blobs {
+impl fmt::Debug for BlobStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Blobs")

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blobs::{Blobs, BlobsState, EndedUpload};
+use super::blobs::{BlobStore, BlobsState, EndedUpload};
 use super::error::{UploadBound, UploadError};
 use super::limits;
 use super::peer::UploadPeer;
@@ -99,14 +99,14 @@ impl BlobsState {
     }
 }
 
-impl Blobs {
+impl BlobStore {
     /// Adds an upload, if its database, all of them together, and its peer may have one more. Makes
     /// room if it can be made. The bounds are looked at and the upload is added under one lock, so
     /// that uploads that begin together do not take the same place.
     ///
     /// Returns it, and the one that it takes the key of, if there is one.
     pub(super) fn add_upload(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         begin: &Begin,
         asking: RoomRequest,
     ) -> Result<(Arc<IncompleteUpload>, Option<Arc<IncompleteUpload>>), UploadError> {
@@ -158,7 +158,7 @@ impl Blobs {
 
     /// A file descriptor for one more open upload. Makes room if it can be made.
     pub(super) fn make_upload_permit(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         asking: RoomRequest,
     ) -> Result<DescriptorPermit, UploadError> {
         let limit = self.upload_descriptors.limit();
@@ -227,7 +227,7 @@ impl Blobs {
 
     /// Whether so much more can come into a database now. Makes room if it can be made.
     pub(super) fn check_room(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         database: DatabaseId,
         added_bytes: u64,
         asking: RoomRequest,
@@ -237,7 +237,7 @@ impl Blobs {
 
     /// Takes room for so much more in a database. Makes room if it can be made.
     pub(super) fn book(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         database: DatabaseId,
         added_bytes: u64,
         asking: RoomRequest,
@@ -248,7 +248,7 @@ impl Blobs {
     }
 
     fn find_room(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         database: DatabaseId,
         added_bytes: u64,
         asking: RoomRequest,
@@ -280,7 +280,7 @@ impl Blobs {
     }
 
     fn check_disk(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         added_bytes: u64,
         asking: RoomRequest,
     ) -> Result<(), UploadError> {
@@ -318,7 +318,7 @@ impl Blobs {
 
     /// Removes uploads until nothing is short, or returns the error.
     fn make_room(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         error: UploadError,
         asking: RoomRequest,
         mut shortage: impl FnMut(&mut BlobsState) -> Option<Shortage>,
@@ -347,7 +347,7 @@ impl Blobs {
     /// stream resumes meanwhile stays. Returns whether the room of all that were ended is free: if
     /// not, ending more of them is no use.
     fn evict_all(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         victims: &[Arc<IncompleteUpload>],
         now_ms: u64,
         stalled_ms: u64,
@@ -360,7 +360,7 @@ impl Blobs {
     }
 
     fn evict(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         unfinished: &Arc<IncompleteUpload>,
         now_ms: u64,
         stalled_ms: u64,
@@ -376,7 +376,7 @@ impl Blobs {
     /// Keeps what uploads that no stream has keep of each database's room within its bound. The
     /// largest of them may be larger than that: it is kept as long as its room is needed for
     /// nothing else.
-    pub(super) fn bound_idle_bytes(self: &Arc<Blobs>, database: DatabaseId, now_ms: u64) {
+    pub(super) fn bound_idle_bytes(self: &Arc<BlobStore>, database: DatabaseId, now_ms: u64) {
         let _making_room = self.making_room.lock();
         for _ in 0..limits::ROOM_ATTEMPTS {
             let state = self.state.lock();
@@ -547,7 +547,7 @@ mod tests {
         fn lost(&self, _why: UploadError) {}
     }
 
-    fn start(blobs: &Arc<Blobs>, name: &str, now_ms: u64) -> Result<(), UploadError> {
+    fn start(blobs: &Arc<BlobStore>, name: &str, now_ms: u64) -> Result<(), UploadError> {
         let begin = Begin {
             database: DatabaseId::DEFAULT,
             name: name.into(),

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::blobs::Blobs;
+use super::blobs::BlobStore;
 use super::description::Description;
 use super::limits;
 use super::sealed::{Sealed, Settled};
 use super::unfinished::{IncompleteUpload, Over};
 use crate::database_id::DatabaseId;
 
-impl Blobs {
+impl BlobStore {
     /// A description was replaced or removed: its content goes.
-    pub(crate) fn remove_described(self: &Arc<Blobs>, old: &Description) {
+    pub(crate) fn remove_described(self: &Arc<BlobStore>, old: &Description) {
         let mut state = self.state.lock();
         state.take_back(old.database, 1, |used| &mut used.blobs);
         drop(state);
@@ -63,7 +63,7 @@ impl Blobs {
     }
 
     /// Collects uploads and files whose time is over, and uploads to databases that were dropped.
-    pub(crate) fn collect_expired(self: &Arc<Blobs>, now_ms: u64, dropped: Vec<DatabaseId>) {
+    pub(crate) fn collect_expired(self: &Arc<BlobStore>, now_ms: u64, dropped: Vec<DatabaseId>) {
         let blobs = Arc::clone(self);
         self.run(Box::new(move || {
             blobs.collect_abandoned(now_ms, &dropped);
@@ -111,7 +111,7 @@ impl Blobs {
         self.collect_due_ms.load(Ordering::Relaxed)
     }
 
-    fn collect_abandoned(self: &Arc<Blobs>, now_ms: u64, dropped: &[DatabaseId]) {
+    fn collect_abandoned(self: &Arc<BlobStore>, now_ms: u64, dropped: &[DatabaseId]) {
         let since_ms = now_ms.saturating_sub(self.config.abandoned_ms);
         let uploads: Vec<_> = self.state.lock().unfinished.values().cloned().collect();
         let is_over = |upload: &IncompleteUpload| {

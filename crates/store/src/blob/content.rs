@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::blobs::Blobs;
+use super::blobs::BlobStore;
 use super::check_error::CheckError;
 use super::description::Description;
 use super::error::ContentReadError;
@@ -16,7 +16,7 @@ use super::reader::{ContentFile, aligned};
 /// A content that is read. Dropped, it may go.
 #[derive(Debug)]
 pub struct Content {
-    blobs: Arc<Blobs>,
+    blobs: Arc<BlobStore>,
     number: u64,
     size_bytes: u64,
 }
@@ -34,10 +34,10 @@ pub struct Piece {
     pub permit: Option<Arc<BlobPermit>>,
 }
 
-impl Blobs {
+impl BlobStore {
     /// Opens a content for reading. Call it while a view is held that shows the description: its
     /// content goes only after a later one is visible.
-    pub fn open_content(self: &Arc<Blobs>, description: &Description<'_>) -> Arc<Content> {
+    pub fn open_content(self: &Arc<BlobStore>, description: &Description<'_>) -> Arc<Content> {
         let mut state = self.state.lock();
         *state.readers.entry(description.number).or_default() += 1;
         Arc::new(Content {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use wal::disk::{NoRoom, is_full};
 
-use super::blobs::{Blobs, EndedUpload};
+use super::blobs::{BlobStore, EndedUpload};
 use super::error::UploadError;
 use super::unfinished::{IncompleteUpload, Over, UploadProgress};
 use super::writer::ContentWriter;
@@ -16,7 +16,7 @@ impl IncompleteUpload {
     /// over before its stream can seal it. `is_told`: the stream waits for what is returned.
     pub(super) fn sync(
         self: &Arc<IncompleteUpload>,
-        blobs: &Arc<Blobs>,
+        blobs: &Arc<BlobStore>,
         turn: u64,
         now_ms: u64,
         is_told: bool,
@@ -33,7 +33,7 @@ impl IncompleteUpload {
         synced
     }
 
-    fn sync_and_mark(&self, blobs: &Blobs, turn: u64, now_ms: u64) -> Result<(), UploadError> {
+    fn sync_and_mark(&self, blobs: &BlobStore, turn: u64, now_ms: u64) -> Result<(), UploadError> {
         let device = |error| blobs.device(error);
         let mut progress = self.lock_turn(turn)?;
         if progress.is_sealed {
@@ -58,7 +58,7 @@ impl IncompleteUpload {
 
     /// A stream has ended. What is stored is made durable and waits for another one, or goes if it
     /// cannot be resumed.
-    pub(super) fn leave(self: &Arc<IncompleteUpload>, blobs: &Arc<Blobs>, turn: u64) {
+    pub(super) fn leave(self: &Arc<IncompleteUpload>, blobs: &Arc<BlobStore>, turn: u64) {
         let Ok(mut progress) = self.lock_turn(turn) else {
             return;
         };
@@ -95,7 +95,12 @@ impl IncompleteUpload {
     }
 
     /// Where there is no room even for a mark, the last one counts.
-    fn go_back(&self, blobs: &Blobs, writer: &ContentWriter, error: io::Error) -> io::Result<()> {
+    fn go_back(
+        &self,
+        blobs: &BlobStore,
+        writer: &ContentWriter,
+        error: io::Error,
+    ) -> io::Result<()> {
         let is_full = is_full(&error);
         let marked_bytes = writer.marked_bytes().filter(|_| is_full).ok_or(error)?;
         let stored_bytes = self.go_back_to(marked_bytes);
@@ -104,11 +109,11 @@ impl IncompleteUpload {
     }
 }
 
-impl Blobs {
+impl BlobStore {
     /// Ends an upload that was never described, notifies the stream that has it, and removes what
     /// is stored. Returns whether it was not over before. Waits for the disk.
     pub(super) fn end_upload(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         unfinished: &Arc<IncompleteUpload>,
         progress: MutexGuard<'_, UploadProgress>,
         over: Over,
@@ -121,7 +126,7 @@ impl Blobs {
     /// The same, but leaves what is stored to the caller, which [removes](Blobs::remove_ended)
     /// several at once. Returns `None` if it was over before.
     pub(super) fn end_and_keep(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         unfinished: &Arc<IncompleteUpload>,
         mut progress: MutexGuard<'_, UploadProgress>,
         over: Over,

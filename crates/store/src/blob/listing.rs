@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::blobs::Blobs;
+use super::blobs::BlobStore;
 use super::peer::UploadPeer;
 use super::unfinished::{IncompleteUpload, Over};
 use crate::database_id::DatabaseId;
@@ -24,7 +24,7 @@ pub struct UploadState {
     pub peer: UploadPeer,
 }
 
-impl Blobs {
+impl BlobStore {
     /// Returns the unfinished uploads of a database, by name. There are at most
     /// [`limits::UPLOADS_PER_DATABASE`](super::limits::UPLOADS_PER_DATABASE).
     pub fn uploads(&self, database: DatabaseId) -> Vec<UploadState> {
@@ -38,7 +38,7 @@ impl Blobs {
     /// stream that has one is told. Returns how many there were. One whose description is on its
     /// way stays. Waits for the disk.
     pub fn discard_uploads(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         database: DatabaseId,
         name: &str,
         upload_id: &[u8],

@@ -31,8 +31,8 @@ mod writer;
 
 pub(crate) use blobs::BlobHold;
 pub use blobs::{
-    BlobConfig, BlobRunner, BlobStatistics, BlobUse, Blobs, CallJob, Inline, LostUpload, Observer,
-    RunnerJob,
+    BlobConfig, BlobRunner, BlobStatistics, BlobStore, BlobUse, CallJob, Inline, LostUpload,
+    Observer, RunnerJob,
 };
 pub(crate) use check_error::CheckError;
 pub use content::{Content, Piece};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wal::disk::Disk;
 
 use super::FOLDER;
-use super::blobs::{BlobConfig, Blobs, BlobsState};
+use super::blobs::{BlobConfig, BlobStore, BlobsState};
 use super::description::{Description, split_key};
 use super::layout::{DurableMark, HEAD_BYTES, UploadOwner, file_name, number_of};
 use super::limits;
@@ -138,7 +138,7 @@ impl BlobOpening {
         aside: SetAside,
         config: BlobConfig,
         now_ms: u64,
-    ) -> io::Result<(Arc<Blobs>, FoundBlobs)> {
+    ) -> io::Result<(Arc<BlobStore>, FoundBlobs)> {
         let BlobOpening {
             state,
             described,
@@ -160,7 +160,7 @@ impl BlobOpening {
         let names = described.into_values().map(|(_, name)| name);
         found.missing_names = names.take(limits::MISSING_TOLD).collect();
         found.unfinished = state.uploads.len() as u64;
-        Ok((Blobs::new(disk, aside, config, state), found))
+        Ok((BlobStore::new(disk, aside, config, state), found))
     }
 
     fn note_file(

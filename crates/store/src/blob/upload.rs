@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 use wal::disk;
 
-use super::blobs::Blobs;
+use super::blobs::BlobStore;
 use super::bounds::RoomRequest;
 use super::error::UploadError;
 use super::layout::{UploadOwner, file_name};
@@ -22,18 +22,18 @@ use crate::descriptor_budget::DescriptorPermit;
 /// cannot be resumed.
 #[derive(Debug)]
 pub struct Upload {
-    pub(super) blobs: Arc<Blobs>,
+    pub(super) blobs: Arc<BlobStore>,
     pub(super) unfinished: Arc<IncompleteUpload>,
     turn: u64,
     size_bytes: Option<u64>,
     pub(super) content_type: Box<str>,
 }
 
-impl Blobs {
+impl BlobStore {
     /// Begins an upload, or goes on with one, which is then taken from the stream that has it.
     /// Waits for the disk.
     pub fn begin_upload(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         begin: &Begin,
         owner: Arc<dyn Owner>,
     ) -> Result<Upload, UploadError> {
@@ -89,7 +89,7 @@ impl Blobs {
     }
 
     fn go_on_or_add(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         begin: &Begin,
         known: Option<Arc<IncompleteUpload>>,
         asking: RoomRequest,
@@ -131,7 +131,7 @@ impl Blobs {
 
     /// Throws an upload away whose sender wants to begin it anew.
     fn begin_anew(
-        self: &Arc<Blobs>,
+        self: &Arc<BlobStore>,
         unfinished: &Arc<IncompleteUpload>,
     ) -> Result<(), UploadError> {
         let progress = unfinished.progress.lock();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::blobs::Blobs;
+use super::blobs::BlobStore;
 use super::content::{Content, Piece};
 use super::error::{ContentReadError, UploadError};
 use super::limits::BLOCK_BYTES;
@@ -136,7 +136,7 @@ impl Work {
     /// Does a read, as far as it is granted. Waits for the disk.
     pub fn run_granted(
         mut self,
-        blobs: &Arc<Blobs>,
+        blobs: &Arc<BlobStore>,
         owner: &Arc<dyn Owner>,
         grant: Option<(usize, BlobPermit)>,
     ) -> BlobNews {
@@ -153,7 +153,7 @@ impl Work {
     }
 
     /// Does it. Waits for the disk.
-    pub fn run(self, blobs: &Arc<Blobs>, owner: &Arc<dyn Owner>) -> BlobNews {
+    pub fn run(self, blobs: &Arc<BlobStore>, owner: &Arc<dyn Owner>) -> BlobNews {
         match self {
             Work::Begin { begin, .. } => match blobs.begin_upload(&begin, Arc::clone(owner)) {
                 Ok(upload) => BlobNews::Begun(Box::new(upload)),

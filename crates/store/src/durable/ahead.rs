@@ -8,7 +8,7 @@ use crate::log::{Record, RecordKind};
 /// Records on their way to the indexes. A record changes a place in memory that is seldom in the
 /// processor's caches; so the places of several are looked up together before the first of them is
 /// changed.
-pub(super) struct ReadAhead {
+pub(super) struct RecordsAhead {
     hasher: KeyHasher,
     waiting: Vec<WaitingRecord>,
     /// Their keys and values, one behind the other.
@@ -23,9 +23,9 @@ struct WaitingRecord {
     value_bytes: usize,
 }
 
-impl ReadAhead {
-    pub(super) fn new(hasher: KeyHasher) -> ReadAhead {
-        ReadAhead {
+impl RecordsAhead {
+    pub(super) fn new(hasher: KeyHasher) -> RecordsAhead {
+        RecordsAhead {
             hasher,
             waiting: Vec::with_capacity(limits::WARM_OPERATIONS),
             bytes: Vec::new(),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use wal::{RetiredSegment, WriteError};
 
 use super::committer::{AwaitedProgress, DurableCommitter, GroupProgress};
-use super::event::Event;
+use super::event::StorageEvent;
 use super::hold::Holds;
-use super::mailbox::{Hub, Mailbox, Slot, Waker};
+use super::mailbox::{CommitWaker, Hub, Mailbox, Slot};
 use super::pending::Rule;
 use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use crate::clock::Clock;
@@ -40,7 +40,7 @@ pub struct CommitLoop {
     look_ns: u64,
     /// Through which it is changed which replicas count, once it was.
     set_changes: Option<SetChanges>,
-    _ending: Ending,
+    _ending: SyncWaitersGuard,
 }
 
 /// Changes of the set of replicas on their way through the committer.
@@ -69,7 +69,7 @@ impl CommitLoop {
             .retire_through(committer.snapshots().replay_sequence());
         CommitLoop {
             committer,
-            _ending: Ending(hub.clone()),
+            _ending: SyncWaitersGuard(hub.clone()),
             hub,
             slots: Vec::new(),
             submitted: Vec::new(),
@@ -98,7 +98,7 @@ impl CommitLoop {
 
     /// A mailbox for a loop. `waker` is called within [`round`](CommitLoop::round) when there are
     /// outcomes in it, at most twice in one.
-    pub fn register(&self, waker: Waker) -> Mailbox {
+    pub fn register(&self, waker: CommitWaker) -> Mailbox {
         self.hub.register(waker)
     }
 
@@ -345,7 +345,7 @@ impl CommitLoop {
     }
 
     /// What has happened that whoever runs the server should know.
-    pub fn take_events(&mut self) -> Vec<Event> {
+    pub fn take_events(&mut self) -> Vec<StorageEvent> {
         self.committer.take_events()
     }
 
@@ -375,7 +375,7 @@ impl CommitLoop {
     // --- snapshots
 
     /// Asks for a snapshot. It is made by [`step_snapshot`](CommitLoop::step_snapshot), and told of
-    /// by an [`Event`].
+    /// by an [`StorageEvent`].
     pub fn ask_for_snapshot(&mut self) {
         self.snapshot_asked = true;
     }
@@ -469,7 +469,7 @@ impl CommitLoop {
     pub(super) fn close_with(
         mut self,
         clock: &mut dyn Clock,
-        tell: &mut dyn FnMut(Event),
+        tell: &mut dyn FnMut(StorageEvent),
     ) -> Result<(), WriteError> {
         if self.committer.is_awaiting() {
             // What it waits for does not come any more.
@@ -485,9 +485,9 @@ impl CommitLoop {
 }
 
 /// Lets those go on who wait for a sync when there will be none any more.
-struct Ending(Arc<Hub>);
+struct SyncWaitersGuard(Arc<Hub>);
 
-impl Drop for Ending {
+impl Drop for SyncWaitersGuard {
     fn drop(&mut self) {
         self.0.end();
     }

@@ -19,7 +19,7 @@ use wal::{LogEnd, LogWriter, PrepareError, SegmentStock, WriteError};
 use self::awaited::AwaitedGroup;
 pub(super) use self::awaited::AwaitedProgress;
 use super::conversion::{Conversions, Leftover};
-use super::event::Event;
+use super::event::StorageEvent;
 use super::folder::FolderFile;
 use super::followed::{FollowError, Followed};
 use super::group_builder::GroupBuilder;
@@ -40,7 +40,7 @@ use crate::index::Index;
 use crate::keep_log::KeepLog;
 use crate::limits;
 use crate::outcome::{Outcomes, Refusal};
-use crate::snapshot::{Header, SnapshotError, SnapshotReport};
+use crate::snapshot::{SnapshotError, SnapshotHeader, SnapshotReport};
 use crate::store::Store;
 use crate::tree::{TreeIndex, Trees};
 
@@ -73,7 +73,7 @@ pub struct DurableCommitter {
     /// What the start has found waits for followers, or has.
     has_awaited_start: bool,
     failed: bool,
-    events: Vec<Event>,
+    events: Vec<StorageEvent>,
     folder: ClaimedFolder,
 }
 
@@ -133,7 +133,7 @@ impl DurableCommitter {
             snapshots.want(retained.sequence);
         }
         let events = match parts.folder_was_damaged {
-            true => vec![Event::FolderRemade],
+            true => vec![StorageEvent::FolderRemade],
             false => Vec::new(),
         };
         let committer = DurableCommitter {
@@ -324,7 +324,7 @@ impl DurableCommitter {
     }
 
     /// Something has been flushed or compacted, or has failed.
-    pub(super) fn trees_have_changed(&mut self, events: Vec<Event>) {
+    pub(super) fn trees_have_changed(&mut self, events: Vec<StorageEvent>) {
         self.events.extend(events);
         self.trees.rebook();
     }
@@ -462,7 +462,7 @@ impl DurableCommitter {
     fn fail(&mut self, why: String) {
         self.failed = true;
         self.store.reserve().fail();
-        self.events.push(Event::Failed(why));
+        self.events.push(StorageEvent::Failed(why));
     }
 
     /// Writes nothing more until a restart: the data folder is gone from its place, or it is not
@@ -491,7 +491,7 @@ impl DurableCommitter {
     }
 
     /// What has happened since this was asked last.
-    pub fn take_events(&mut self) -> Vec<Event> {
+    pub fn take_events(&mut self) -> Vec<StorageEvent> {
         std::mem::take(&mut self.events)
     }
 
@@ -511,7 +511,7 @@ impl DurableCommitter {
     /// visible, and the catalogue is as that left it. `None`: the log has failed.
     ///
     /// Call it between two groups, or while one waits for followers: of that it has nothing.
-    pub(super) fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<Header> {
+    pub(super) fn snapshot_base(&mut self, clock: &mut dyn Clock) -> Option<SnapshotHeader> {
         let header = self.base_header(clock)?;
         // What is in memory since before the last one keeps the log from being shortened.
         let durable_sequence = self.log().durable().sequence;
@@ -522,7 +522,7 @@ impl DurableCommitter {
     }
 
     /// The same for a copy that goes elsewhere: those in the data folder take no notice of it.
-    pub(crate) fn base_header(&self, clock: &mut dyn Clock) -> Option<Header> {
+    pub(crate) fn base_header(&self, clock: &mut dyn Clock) -> Option<SnapshotHeader> {
         assert!(
             self.is_awaiting() || self.groups.group().is_empty(),
             "a snapshot begins between two groups, or while one waits"
@@ -530,7 +530,7 @@ impl DurableCommitter {
         let sequence = self.visible_sequence();
         // Before the lists: what was flushed is in them.
         let replay_sequence = self.trees.flushed_through(sequence);
-        (!self.failed).then(|| Header {
+        (!self.failed).then(|| SnapshotHeader {
             history_id: self.log().history_id(),
             sequence,
             replay_sequence,
@@ -580,13 +580,14 @@ impl DurableCommitter {
                     self.publisher.garbage().add_tree(tree);
                 }
                 self.snapshots.installed(&report);
-                self.events.push(Event::SnapshotMade(report));
+                self.events.push(StorageEvent::SnapshotMade(report));
             }
             Err(error) => {
                 self.snapshots.failed(clock);
                 if !matches!(error, SnapshotError::Stopping) {
                     self.snapshots.count_failure();
-                    self.events.push(Event::SnapshotFailed(error.to_string()));
+                    self.events
+                        .push(StorageEvent::SnapshotFailed(error.to_string()));
                 }
             }
         }

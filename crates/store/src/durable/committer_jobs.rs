@@ -23,12 +23,12 @@ type CommitterJob = Box<dyn FnOnce(&mut DurableCommitter, &mut dyn Clock) + Send
 /// What waits to be done. As many as there are threads that wait for it.
 #[derive(Default)]
 pub(super) struct CommitterJobs {
-    list: Mutex<List>,
+    list: Mutex<JobList>,
     has_any: AtomicBool,
 }
 
 #[derive(Default)]
-struct List {
+struct JobList {
     waiting: Vec<(JobTurn, CommitterJob)>,
     is_over: bool,
 }

@@ -4,7 +4,7 @@ use crate::snapshot::SnapshotReport;
 
 /// Something that whoever runs the server should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum StorageEvent {
     /// A write or sync of the log has failed: writes are refused from now on.
     Failed(String),
     /// There is no room for more of the log: writes that need some are refused, until there is.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use crate::blob::{Blobs, Description};
+use crate::blob::{BlobStore, Description};
 use crate::log::FollowedGroup;
 use crate::outcome::Refusal;
 
@@ -90,7 +90,7 @@ pub(super) struct FollowedEffects {
 
 impl FollowedEffects {
     /// Takes notice of contents that have come and gone, now that this is visible.
-    fn settle(&mut self, blobs: &Arc<Blobs>) {
+    fn settle(&mut self, blobs: &Arc<BlobStore>) {
         for value in self.described.drain(..) {
             if let Some(new) = Description::decode(&value) {
                 blobs.note_described(&new);
@@ -177,7 +177,7 @@ impl Followed {
     }
 
     /// What is under way is visible and on the device. Answers when that was all.
-    pub(super) fn publish(&mut self, blobs: Option<&Arc<Blobs>>) -> u64 {
+    pub(super) fn publish(&mut self, blobs: Option<&Arc<BlobStore>>) -> u64 {
         let Some(submitted) = &mut self.submitted else {
             return 0;
         };

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::committer::DurableCommitter;
 use super::committer_jobs::{CommitterJobs, JobTurn};
-use super::event::Event;
+use super::event::StorageEvent;
 use super::hold::Holds;
 use super::signal::Signal;
 use super::snapshot_queue::SnapshotQueue;
@@ -20,12 +20,12 @@ use crate::outcome::Outcomes;
 use crate::store::Store;
 
 /// Called by the committer's thread when a mailbox has outcomes for its loop.
-pub type Waker = Box<dyn Fn() + Send + Sync>;
+pub type CommitWaker = Box<dyn Fn() + Send + Sync>;
 
 /// All mailboxes, and how to wake the one that empties them.
 pub(super) struct Hub {
     store: Store,
-    numbers: Mutex<Numbers>,
+    numbers: Mutex<MailboxNumbers>,
     /// Mailboxes with batches that nobody has collected, each once.
     submitted: Mutex<Vec<Arc<Slot>>>,
     /// What batches of all mailboxes hold that were submitted and are not decided, in bytes.
@@ -40,13 +40,13 @@ pub(super) struct Hub {
     /// What the committer's thread does for others.
     jobs: CommitterJobs,
     /// What has happened to trees.
-    tree_news: Mutex<Vec<Event>>,
+    tree_news: Mutex<Vec<StorageEvent>>,
     has_tree_news: AtomicBool,
 }
 
 /// The numbers of mailboxes.
 #[derive(Debug, Default)]
-struct Numbers {
+struct MailboxNumbers {
     /// How many were given out.
     count: usize,
     /// Those of mailboxes that are gone.
@@ -84,7 +84,7 @@ impl Hub {
         })
     }
 
-    pub(super) fn register(self: &Arc<Hub>, waker: Waker) -> Mailbox {
+    pub(super) fn register(self: &Arc<Hub>, waker: CommitWaker) -> Mailbox {
         let mut numbers = self.numbers.lock();
         let number = numbers.free.pop().unwrap_or(numbers.count);
         numbers.count = numbers.count.max(number + 1);
@@ -183,14 +183,14 @@ impl Hub {
 
     /// Tells the committer what has happened on another thread; `None`: something was flushed or
     /// compacted.
-    pub(super) fn tell(&self, event: Option<Event>) {
+    pub(super) fn tell(&self, event: Option<StorageEvent>) {
         self.tree_news.lock().extend(event);
         self.has_tree_news.store(true, Ordering::Release);
         self.signal.wake();
     }
 
     /// What has happened to trees since this was asked last; `None`: nothing.
-    pub(super) fn take_tree_news(&self) -> Option<Vec<Event>> {
+    pub(super) fn take_tree_news(&self) -> Option<Vec<StorageEvent>> {
         let has_news = self.has_tree_news.load(Ordering::Relaxed)
             && self.has_tree_news.swap(false, Ordering::Acquire);
         has_news.then(|| std::mem::take(&mut *self.tree_news.lock()))
@@ -206,7 +206,7 @@ impl Hub {
 pub(super) struct Slot {
     /// Small; that of a mailbox that is gone is used again.
     pub(super) number: usize,
-    waker: Waker,
+    waker: CommitWaker,
     /// What batches hold that were submitted and are not decided.
     waiting_bytes: AtomicUsize,
     /// What those of all mailboxes hold.
@@ -422,11 +422,11 @@ mod tests {
                 assert_eq!(hub.holds().take_retire_sequence(0), 9);
                 assert_eq!(hub.holds().take_retire_sequence(0), 0);
             }
-            hub.tell(Some(Event::TreeWorks("one".into())));
+            hub.tell(Some(StorageEvent::TreeWorks("one".into())));
             hub.tell(None);
-            hub.tell(Some(Event::TreeWorks("two".into())));
+            hub.tell(Some(StorageEvent::TreeWorks("two".into())));
             let news = hub.take_tree_news().expect("there are some");
-            let expected = ["one", "two"].map(|name| Event::TreeWorks(name.into()));
+            let expected = ["one", "two"].map(|name| StorageEvent::TreeWorks(name.into()));
             assert_eq!(news, expected);
             assert!(hub.take_tree_news().is_none());
         }

@@ -59,7 +59,7 @@ pub use commit_loop::CommitLoop;
 pub use committer::DurableCommitter;
 pub(crate) use committer_access::CommitterAccess;
 pub use conversion::{ConvertError, ConvertReport, ConvertWatch};
-pub use event::Event;
+pub use event::StorageEvent;
 pub(crate) use folder::{
     BACKUP_MANIFEST_NAME, FolderState, is_own_file, mark as mark_folder, new_owner,
 };
@@ -70,7 +70,7 @@ pub use folder::{
 pub use followed::{FollowError, FollowReport, FollowedGroups};
 pub(crate) use hold::Holds;
 pub use hold::LogHold;
-pub use mailbox::{Mailbox, Waker};
+pub use mailbox::{CommitWaker, Mailbox};
 pub use open::{Opened, TREES_FOLDER, TreePlace};
 pub use open_error::{OpenError, ReplayError};
 pub use pending::Rule;

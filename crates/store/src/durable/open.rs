@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wal::disk::Disk;
 use wal::{KnownLog, LogConfig, OpenLog, ReadLog, Recovered};
 
-use super::ahead::ReadAhead;
+use super::ahead::RecordsAhead;
 use super::committer::{CommitterParts, DurableCommitter};
 use super::folder::{self, Claimed, FolderFile, FolderState, claim};
 use super::open_error::OpenError;
@@ -236,7 +236,7 @@ fn replay_log<'a>(
     mut replay: Replay<'a>,
     config: &StoreConfig,
 ) -> Result<ReplayedLog<'a>, OpenError> {
-    let mut ahead = ReadAhead::new(store.hasher().clone());
+    let mut ahead = RecordsAhead::new(store.hasher().clone());
     let read = wal::read(disk.clone(), log_config, &mut |record| {
         ahead.add(&Record::try_from(*record)?, &mut replay);
         Ok(())
@@ -349,7 +349,7 @@ fn open_blobs(
     disk: &Arc<dyn Disk>,
     config: blob::BlobConfig,
     now_ms: u64,
-) -> Result<(Arc<blob::Blobs>, FoundBlobs), OpenError> {
+) -> Result<(Arc<blob::BlobStore>, FoundBlobs), OpenError> {
     let aside = SetAside::new(disk.clone(), store.trees().map(Trees::folder));
     (disk.subfolder(blob::FOLDER))
         .and_then(|contents| opening.open(contents, aside, config, now_ms))

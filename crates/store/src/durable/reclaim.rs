@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::event::Event;
+use super::event::StorageEvent;
 use super::mailbox::Hub;
 use crate::background::Background;
 use crate::garbage::Garbage;
@@ -43,7 +43,7 @@ impl Reclaim {
                 if let Err(error) = Background::Bulk.enter()
                     && let Some(hub) = worker.hub.upgrade()
                 {
-                    hub.tell(Some(Event::NoPriority(error.to_string())));
+                    hub.tell(Some(StorageEvent::NoPriority(error.to_string())));
                 }
                 worker.run();
             })?;

@@ -14,7 +14,7 @@ use crate::database::{DatabaseConfig, Durability, Kind};
 use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
 use crate::range::{Direction, Range, ScanEnd};
-use crate::snapshot::{self, Header, Visitor};
+use crate::snapshot::{self, SnapshotHeader, Visitor};
 use crate::store::Store;
 use crate::tree::{Generation, TreeError, TreeIndex};
 use crate::value::Entry;
@@ -279,7 +279,7 @@ impl<'a> Replay<'a> {
 }
 
 impl Visitor for Replay<'_> {
-    fn header(&mut self, header: &Header) -> Result<(), &'static str> {
+    fn header(&mut self, header: &SnapshotHeader) -> Result<(), &'static str> {
         self.base_sequence = header.sequence;
         self.trees.has_snapshot(header.sequence);
         for database in &header.databases {

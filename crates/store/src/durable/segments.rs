@@ -6,7 +6,7 @@ use wal::{
     SegmentRetention, SegmentStock, WantedSegment, WriteError,
 };
 
-use super::event::Event;
+use super::event::StorageEvent;
 use crate::keep_log::KeepLog;
 use crate::outcome::Refusal;
 
@@ -113,28 +113,28 @@ impl LogSegments {
     }
 
     /// Brings the segment that was wanted. Returns an event if there was a shortage, which is over.
-    pub(super) fn take(&mut self, segment: ReadySegment) -> Option<Event> {
+    pub(super) fn take(&mut self, segment: ReadySegment) -> Option<StorageEvent> {
         self.log.take_segment(segment);
-        self.shortage.take().map(|_| Event::RoomAgain)
+        self.shortage.take().map(|_| StorageEvent::RoomAgain)
     }
 
     /// Says that no segment could be made ready: commits that grow a database are refused until
     /// there is one. Returns an event if that is news.
-    pub(super) fn lack(&mut self, error: &PrepareError) -> Option<Event> {
+    pub(super) fn lack(&mut self, error: &PrepareError) -> Option<StorageEvent> {
         let why = error.to_string();
         let (refusal, event) = match error {
-            PrepareError::Full { .. } => (Refusal::LogFull, Event::Full(why)),
+            PrepareError::Full { .. } => (Refusal::LogFull, StorageEvent::Full(why)),
             PrepareError::Device { .. }
             | PrepareError::Unsure { .. }
             | PrepareError::Removed { .. }
-            | PrepareError::Stopped => (Refusal::LogNotReady, Event::NotReady(why)),
+            | PrepareError::Stopped => (Refusal::LogNotReady, StorageEvent::NotReady(why)),
         };
         let is_news = self.shortage.replace(refusal) != Some(refusal);
         is_news.then_some(event)
     }
 
     /// Makes the next segment ready, if one is wanted and nobody has taken the stock.
-    pub(super) fn prepare(&mut self) -> Option<Event> {
+    pub(super) fn prepare(&mut self) -> Option<StorageEvent> {
         let (Some(stock), Some(wanted)) = (&mut self.stock, self.log.wanted_segment()) else {
             return None;
         };
@@ -240,13 +240,16 @@ mod tests {
         let stock = segments.take_stock();
         assert!(segments.prepare().is_none(), "somebody else has the stock");
         assert!(segments.wanted().is_some());
-        assert!(matches!(segments.lack(&full()), Some(Event::Full(_))));
+        assert!(matches!(
+            segments.lack(&full()),
+            Some(StorageEvent::Full(_))
+        ));
         assert!(segments.is_full() && segments.lack(&full()).is_none());
         let event = segments.lack(&PrepareError::Stopped);
-        assert!(matches!(event, Some(Event::NotReady(_))) && !segments.is_full());
+        assert!(matches!(event, Some(StorageEvent::NotReady(_))) && !segments.is_full());
         assert_eq!(segments.shortage(), Some(Refusal::LogNotReady));
         segments.give_stock(stock.expect("it was there"));
-        assert_eq!(segments.prepare(), Some(Event::RoomAgain));
+        assert_eq!(segments.prepare(), Some(StorageEvent::RoomAgain));
         assert!(segments.shortage().is_none() && segments.wanted().is_none());
         assert_eq!(segments.prepare(), None);
     }
@@ -272,7 +275,7 @@ mod tests {
         assert_eq!(first, Some(Written::NeedsSegment));
         let _ = segments.lack(&full());
         assert_eq!(write(&mut segments), Written::NoRoom(Refusal::LogFull));
-        assert_eq!(segments.prepare(), Some(Event::RoomAgain));
+        assert_eq!(segments.prepare(), Some(StorageEvent::RoomAgain));
         assert_eq!(write(&mut segments), Written::Done);
         assert_eq!(segments.sync(), Ok(()));
         assert_eq!(segments.log().durable(), segments.log().written());

@@ -8,7 +8,7 @@ use wal::disk::Disk;
 use super::hold::Holds;
 use crate::clock::Clock;
 use crate::snapshot::{
-    self, Header, SnapshotError, SnapshotMaking, SnapshotMakingStep, SnapshotReport,
+    self, SnapshotError, SnapshotHeader, SnapshotMaking, SnapshotMakingStep, SnapshotReport,
 };
 use crate::store::Store;
 
@@ -35,7 +35,7 @@ impl SnapshotJob {
     /// failed.
     pub(super) fn begin(
         store: &Store,
-        base: Option<Header>,
+        base: Option<SnapshotHeader>,
         disk: &Arc<dyn Disk>,
         holds: &Arc<Holds>,
     ) -> Result<SnapshotJob, SnapshotError> {
@@ -102,8 +102,8 @@ mod tests {
         Store::new(config, true, None).expect("the configuration is well")
     }
 
-    fn header(store: &Store, sequence: u64) -> Header {
-        Header {
+    fn header(store: &Store, sequence: u64) -> SnapshotHeader {
+        SnapshotHeader {
             history_id: 1,
             sequence,
             replay_sequence: sequence,

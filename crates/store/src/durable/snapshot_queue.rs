@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use super::committer::DurableCommitter;
 use super::signal::Signal;
 use crate::clock::Clock;
-use crate::snapshot::{Header, SnapshotError, SnapshotReport};
+use crate::snapshot::{SnapshotError, SnapshotHeader, SnapshotReport};
 
 /// What an attempt to make a snapshot came to.
 pub(super) type Outcome = Result<SnapshotReport, SnapshotError>;
@@ -42,7 +42,7 @@ enum Base {
     None,
     Wanted,
     /// `None`: the log has failed.
-    Given(Option<Header>),
+    Given(Option<SnapshotHeader>),
 }
 
 impl SnapshotQueue {
@@ -98,7 +98,7 @@ impl SnapshotQueue {
     }
 
     /// Waits for what a snapshot is of that begins now.
-    pub(super) fn base(&self, signal: &Signal) -> Result<Header, SnapshotError> {
+    pub(super) fn base(&self, signal: &Signal) -> Result<SnapshotHeader, SnapshotError> {
         let mut requests = self.requests.lock();
         requests.base = Base::Wanted;
         self.tell(signal);

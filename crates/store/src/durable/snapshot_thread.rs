@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wal::disk::Disk;
 
-use super::event::Event;
+use super::event::StorageEvent;
 use super::mailbox::Hub;
 use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use super::snapshot_queue::Outcome;
@@ -68,10 +68,10 @@ struct Maker<C> {
 
 impl<C: Clock> Maker<C> {
     fn run(mut self) {
-        let _ending = Ending(self.hub.clone());
+        let _ending = SnapshotWaitersGuard(self.hub.clone());
         let hub = self.hub.clone();
         if let Err(error) = Background::Bulk.enter() {
-            hub.tell(Some(Event::NoPriority(error.to_string())));
+            hub.tell(Some(StorageEvent::NoPriority(error.to_string())));
         }
         while let Some(number) = hub.snapshot_queue().next() {
             let outcome = self.attempt();
@@ -118,9 +118,9 @@ impl<C: Clock> Maker<C> {
 }
 
 /// Lets those go on who wait for a snapshot when nobody makes any more.
-struct Ending(Arc<Hub>);
+struct SnapshotWaitersGuard(Arc<Hub>);
 
-impl Drop for Ending {
+impl Drop for SnapshotWaitersGuard {
     fn drop(&mut self) {
         self.0.snapshot_queue().end();
     }

@@ -18,8 +18,8 @@ use wal::{
 use super::commit_loop::CommitLoop;
 use super::committer::DurableCommitter;
 use super::committer_access::CommitterAccess;
-use super::event::Event;
-use super::mailbox::{Hub, Mailbox, Waker};
+use super::event::StorageEvent;
+use super::mailbox::{CommitWaker, Hub, Mailbox};
 use super::places::Places;
 use super::reclaim::Reclaim;
 use super::snapshot_thread::SnapshotThread;
@@ -32,7 +32,7 @@ use crate::store::Store;
 use crate::tree::{Keeper, KeeperEvent};
 
 /// Told of what happens, on the committer's thread: it should be quick.
-pub type Reporter = Box<dyn FnMut(Event) + Send>;
+pub type Reporter = Box<dyn FnMut(StorageEvent) + Send>;
 
 /// The durable committer, running. Dropped without a [stop](Durable::stop), its threads end as if
 /// the process had died.
@@ -92,7 +92,7 @@ impl Durable {
 
     /// A mailbox for a loop. `waker` is called on the committer's thread when there are outcomes in
     /// it: once for each group, or twice if some of them waited for the sync and some did not.
-    pub fn register(&self, waker: Waker) -> Mailbox {
+    pub fn register(&self, waker: CommitWaker) -> Mailbox {
         self.hub.register(waker)
     }
 
@@ -154,13 +154,13 @@ fn tree_reporter(hub: &Arc<Hub>) -> crate::tree::TreeReporter {
         };
         hub.tell(match event {
             KeeperEvent::Worked => None,
-            KeeperEvent::NoPriority(error) => Some(Event::NoPriority(error.to_string())),
-            KeeperEvent::Failed(generation, error) => Some(Event::TreeFailed(format!(
+            KeeperEvent::NoPriority(error) => Some(StorageEvent::NoPriority(error.to_string())),
+            KeeperEvent::Failed(generation, error) => Some(StorageEvent::TreeFailed(format!(
                 "{}: {error}",
                 name_of(&hub, generation.database)
             ))),
             KeeperEvent::Works(generation) => {
-                Some(Event::TreeWorks(name_of(&hub, generation.database)))
+                Some(StorageEvent::TreeWorks(name_of(&hub, generation.database)))
             }
         });
     })
@@ -340,7 +340,7 @@ impl Helper {
             .name("pelton-segments".into())
             .spawn(move || {
                 if let Err(error) = Background::Flush.enter() {
-                    hub.tell(Some(Event::NoPriority(error.to_string())));
+                    hub.tell(Some(StorageEvent::NoPriority(error.to_string())));
                 }
                 let mut is_in_place = true;
                 loop {

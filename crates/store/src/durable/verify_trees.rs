@@ -9,7 +9,7 @@ use super::database_name::Named;
 use crate::database::{DatabaseConfig, Kind};
 use crate::database_id::DatabaseId;
 use crate::log::{Record, RecordKind};
-use crate::snapshot::Header;
+use crate::snapshot::SnapshotHeader;
 use crate::tree::{Generation, TreeError, TreeReport, verify_tree};
 
 /// The trees that databases are in, when the log was read up to some place.
@@ -45,7 +45,7 @@ pub struct TreeVerdict {
 
 impl NamedTrees {
     /// As the newest snapshot says, if there is one.
-    pub fn of_snapshot(header: Option<&Header>) -> NamedTrees {
+    pub fn of_snapshot(header: Option<&SnapshotHeader>) -> NamedTrees {
         let mut named = NamedTrees::default();
         let Some(header) = header else {
             return named;

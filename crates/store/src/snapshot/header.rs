@@ -11,7 +11,7 @@ use crate::tree::Generation;
 
 /// What a snapshot is of.
 #[derive(Clone, Debug)]
-pub struct Header {
+pub struct SnapshotHeader {
     /// The public half of the id of the log that goes with it.
     pub history_id: u64,
     /// The base: everything up to this sequence is in it.
@@ -52,7 +52,7 @@ const CLOSING_BYTES: usize = 32;
 /// that its tree begins with and (from format 2 on) the number of its list of tables, and the name.
 const DATABASE_BYTES: usize = 4 + 2;
 
-impl Header {
+impl SnapshotHeader {
     /// The oldest version of the format that can say this.
     pub(super) fn format_version(&self) -> u16 {
         let is_on_disk = |database: &DatabaseInfo| database.tree.is_some();
@@ -91,7 +91,7 @@ impl Header {
     }
 
     /// Reads the first page; returns how many databases the catalogue has, which is still to come.
-    pub(super) fn decode_first(body: &[u8]) -> Option<(Header, usize)> {
+    pub(super) fn decode_first(body: &[u8]) -> Option<(SnapshotHeader, usize)> {
         let sequence = || u64_at(body, 8);
         let replay_sequence = match body.len() {
             FIRST_BYTES => sequence(),
@@ -101,7 +101,7 @@ impl Header {
         if replay_sequence > sequence() {
             return None;
         }
-        let header = Header {
+        let header = SnapshotHeader {
             history_id: u64_at(body, 0),
             sequence: sequence(),
             replay_sequence,

@@ -9,7 +9,7 @@ use wal::disk::Disk;
 use super::error::SnapshotError;
 use super::file_writer::{FileWriter, PageBody};
 use super::files::{file_name, new_name};
-use super::header::{Header, SnapshotTotals};
+use super::header::{SnapshotHeader, SnapshotTotals};
 use super::limits;
 use super::page::{PageKind, encode_entry_head};
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ use crate::value::Value;
 pub struct SnapshotMaking {
     store: Store,
     disk: Arc<dyn Disk>,
-    header: Header,
+    header: SnapshotHeader,
     writer: FileWriter,
     phase: Phase,
     body: PageBody,
@@ -91,7 +91,7 @@ impl SnapshotMaking {
     /// what it is of.
     pub fn new(
         store: &Store,
-        base: Header,
+        base: SnapshotHeader,
         disk: Arc<dyn Disk>,
     ) -> Result<SnapshotMaking, SnapshotError> {
         let name = new_name(base.sequence);

@@ -17,7 +17,7 @@ mod reader;
 pub use error::{SnapshotError, SnapshotReadError};
 pub(crate) use files::is_snapshot;
 pub use files::{file_name, list, remove_older, remove_unfinished};
-pub use header::{Header, SnapshotTotals};
+pub use header::{SnapshotHeader, SnapshotTotals};
 pub use making::{SnapshotMaking, SnapshotMakingStep, SnapshotReport};
 pub(crate) use page::ENTRY_BYTES;
 pub use page::FORMAT_VERSION;

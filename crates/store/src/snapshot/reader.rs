@@ -3,11 +3,11 @@
 use std::io;
 
 use wal::KnownLog;
-use wal::disk::{Disk, Window};
+use wal::disk::{Disk, FileWindow};
 
 use super::error::SnapshotReadError;
 use super::files::{file_name, list};
-use super::header::{Header, SnapshotTotals};
+use super::header::{SnapshotHeader, SnapshotTotals};
 use super::limits;
 use super::page::{self, HEAD_BYTES, NoPrelude, PRELUDE_BYTES, PageHead, PageKind, decode_entry};
 use crate::database::Durability;
@@ -18,7 +18,7 @@ use crate::value::Entry;
 /// an error.
 pub trait Visitor {
     /// The first call. An error says what makes no sense to the visitor.
-    fn header(&mut self, header: &Header) -> Result<(), &'static str>;
+    fn header(&mut self, header: &SnapshotHeader) -> Result<(), &'static str>;
 
     /// One call for each entry, database by database, in the order of keys.
     fn entry(&mut self, database: DatabaseId, entry: &Entry<'_>) -> Result<(), &'static str>;
@@ -28,7 +28,7 @@ pub trait Visitor {
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// What it is of.
-    pub header: Header,
+    pub header: SnapshotHeader,
     /// How much it is.
     pub totals: SnapshotTotals,
     /// Bytes of the file.
@@ -58,7 +58,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Vec<Summary>, SnapshotReadError> {
 struct Unseen;
 
 impl Visitor for Unseen {
-    fn header(&mut self, _: &Header) -> Result<(), &'static str> {
+    fn header(&mut self, _: &SnapshotHeader) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -77,7 +77,7 @@ pub fn read(
     let file = || disk.describe(&name);
     let opened = disk
         .open(&name)
-        .and_then(|opened| Window::new(opened, limits::READ_BYTES));
+        .and_then(|opened| FileWindow::new(opened, limits::READ_BYTES));
     let window = opened.map_err(|source| SnapshotReadError::Device {
         file: file(),
         offset: 0,
@@ -127,7 +127,7 @@ impl From<&'static str> for Problem {
 }
 
 struct SnapshotReader {
-    window: Window,
+    window: FileWindow,
     /// The beginning of the page that is read.
     offset: u64,
     previous_checksum: u32,
@@ -188,13 +188,13 @@ impl SnapshotReader {
         Ok(version)
     }
 
-    fn header(&mut self, version: u16, sequence: u64) -> Result<Header, Problem> {
+    fn header(&mut self, version: u16, sequence: u64) -> Result<SnapshotHeader, Problem> {
         let head = self.head()?;
         if head.kind != PageKind::First {
             return Err("the first page is missing".into());
         }
-        let (mut header, databases) =
-            Header::decode_first(self.body(&head)?).ok_or("the first page makes no sense")?;
+        let (mut header, databases) = SnapshotHeader::decode_first(self.body(&head)?)
+            .ok_or("the first page makes no sense")?;
         if header.sequence != sequence {
             return Err("it is the snapshot of another sequence than its name says".into());
         }
@@ -213,7 +213,7 @@ impl SnapshotReader {
     fn closing(
         &mut self,
         head: &PageHead,
-        header: &Header,
+        header: &SnapshotHeader,
         walk: &EntryWalk,
     ) -> Result<SnapshotTotals, Problem> {
         let (sequence, totals) =
@@ -277,7 +277,7 @@ impl SnapshotReader {
 impl EntryWalk {
     fn page(
         &mut self,
-        header: &Header,
+        header: &SnapshotHeader,
         head: &PageHead,
         mut body: &[u8],
         visitor: &mut dyn Visitor,

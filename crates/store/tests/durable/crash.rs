@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use store::durable::Event;
+use store::durable::StorageEvent;
 use store::{
     CommitOutcome, DatabaseId, Decision, Direction, Durability, Outcomes, Range, Refusal, Store,
     StoreConfig,
@@ -203,7 +203,7 @@ fn run(reference: &Reference, disk: &SimulatedDisk) -> (Run, Option<Durable>) {
         durable.rounds.step_snapshot(&mut clock);
         let events = durable.rounds.take_events().into_iter();
         run.snapshots += events
-            .filter(|event| matches!(event, Event::SnapshotMade(_)))
+            .filter(|event| matches!(event, StorageEvent::SnapshotMade(_)))
             .count();
         assert_eq!(answers, turn.commits.len(), "each commit is answered once");
         if durable.rounds.has_failed() || run.diverged {

@@ -1,7 +1,7 @@
 //! Files that may not be opened, made, renamed or removed (EACCES): whoever runs the server is told
 //! which and why, nothing is lost, and it is over when the permissions are back.
 
-use store::durable::Event;
+use store::durable::StorageEvent;
 use store::{DatabaseId, Decision, Durability, Refusal};
 use testkit::suite::put;
 use wal::disk::{Disk, Fault, Step};
@@ -20,7 +20,7 @@ fn fill(client: &mut Client, first: u8) {
     }
 }
 
-fn snapshot(client: &mut Client) -> Vec<Event> {
+fn snapshot(client: &mut Client) -> Vec<StorageEvent> {
     client.durable.rounds.ask_for_snapshot();
     while client.durable.rounds.step_snapshot(&mut client.clock) {}
     client.durable.rounds.take_events()
@@ -48,7 +48,10 @@ fn a_segment_that_may_not_be_made_refuses_what_grows_until_it_may() {
             disk.forget_plans();
             assert_eq!(client.one(&[put(b"late", b"")]), Decision::Applied);
             let events = client.durable.rounds.take_events();
-            assert!(matches!(&events[..], [Event::RoomAgain]), "{events:?}");
+            assert!(
+                matches!(&events[..], [StorageEvent::RoomAgain]),
+                "{events:?}"
+            );
         }
         assert!(disk.fault_counts().denied > 2);
         disk.lose_power();
@@ -68,13 +71,13 @@ fn a_snapshot_that_may_not_be_made_is_told_and_can_be_made_later() {
             let events = snapshot(&mut client);
             let is_told = |why: &String| why.contains(CAUSE) && why.contains("snapshot");
             assert!(
-                matches!(&events[..], [Event::SnapshotFailed(why)] if is_told(why)),
+                matches!(&events[..], [StorageEvent::SnapshotFailed(why)] if is_told(why)),
                 "{step:?}: {events:?}"
             );
             client.clock.now_ms += 60_000;
             let events = snapshot(&mut client);
             assert!(
-                matches!(&events[..], [Event::SnapshotMade(_)]),
+                matches!(&events[..], [StorageEvent::SnapshotMade(_)]),
                 "{events:?}"
             );
             let names = disk.list().expect("it can be listed");
@@ -95,7 +98,10 @@ fn segments_that_may_not_be_removed_are_told() {
     for is_denied in [true, true, false] {
         fill(&mut client, 20);
         let made = snapshot(&mut client);
-        assert!(matches!(&made[..], [Event::SnapshotMade(_)]), "{made:?}");
+        assert!(
+            matches!(&made[..], [StorageEvent::SnapshotMade(_)]),
+            "{made:?}"
+        );
         if is_denied {
             disk.plan_next(Step::Remove, 0, Fault::Denied);
             disk.plan_next(Step::Rename, 0, Fault::Denied);
@@ -104,7 +110,7 @@ fn segments_that_may_not_be_removed_are_told() {
         let events = client.durable.rounds.take_events();
         let is_told = |why: &String| why.contains(CAUSE) && why.contains(&first);
         let is_right = match &events[..] {
-            [Event::NotRetired(why)] => is_denied && is_told(why),
+            [StorageEvent::NotRetired(why)] => is_denied && is_told(why),
             [] => !is_denied,
             _ => false,
         };
@@ -126,7 +132,10 @@ fn a_start_that_is_denied_a_file_says_which_and_loses_nothing() {
             let mut client = Client::open(&disk, Durability::Synced);
             fill(&mut client, 0);
             let made = snapshot(&mut client);
-            assert!(matches!(&made[..], [Event::SnapshotMade(_)]), "{made:?}");
+            assert!(
+                matches!(&made[..], [StorageEvent::SnapshotMade(_)]),
+                "{made:?}"
+            );
             fill(&mut client, 10);
             let before = state_of(&client.durable.store);
             drop(client);

@@ -1,6 +1,6 @@
 //! What goes wrong without a crash: a full disk, a failed sync, a log that is far behind.
 
-use store::durable::Event;
+use store::durable::StorageEvent;
 use store::{
     DatabaseConfig, DatabaseId, Decision, DropError, Durability, Mode, Operation, Outcomes,
     Refusal, Store, StoreConfig,
@@ -95,7 +95,7 @@ impl Client {
         let events = self.durable.rounds.take_events();
         let is_told = |why: &String| why.contains(file) && why.contains(cause);
         assert!(
-            matches!(&events[..], [Event::NotReady(why)] if is_told(why)),
+            matches!(&events[..], [StorageEvent::NotReady(why)] if is_told(why)),
             "{events:?}"
         );
         let log = self.durable.store.log_statistics().expect("there is one");
@@ -160,7 +160,8 @@ fn segments_that_cannot_go_are_told() {
         }
         while client.durable.rounds.round(&mut client.clock) {}
         let events = client.durable.rounds.take_events();
-        let is_told = matches!(&events[..], [Event::NotRetired(why)] if why.contains(&first));
+        let is_told =
+            matches!(&events[..], [StorageEvent::NotRetired(why)] if why.contains(&first));
         assert_eq!(
             (is_told, is_there()),
             (is_failing, is_failing),
@@ -195,7 +196,7 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
     }
     assert!(written.len() > 5 && refused > 3, "{written:?}");
     let events = client.durable.rounds.take_events();
-    assert!(matches!(&events[..], [Event::Full(_)]), "{events:?}");
+    assert!(matches!(&events[..], [StorageEvent::Full(_)]), "{events:?}");
     let log = client.durable.store.log_statistics().expect("there is one");
     assert!(log.is_full && !log.has_failed, "{log:?}");
     assert_eq!((log.segments, log.segment_bytes), (2, 2 * SEGMENT_BYTES));
@@ -223,7 +224,10 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
     disk.set_capacity_bytes(u64::MAX);
     assert_eq!(client.one(&[put(b"late", &value)]), Decision::Applied);
     let events = client.durable.rounds.take_events();
-    assert!(matches!(&events[..], [Event::RoomAgain]), "{events:?}");
+    assert!(
+        matches!(&events[..], [StorageEvent::RoomAgain]),
+        "{events:?}"
+    );
     disk.lose_power();
     let client = Client::open(&disk, Durability::Synced);
     assert!(client.has(DatabaseId::DEFAULT, b"late"));
@@ -258,13 +262,16 @@ fn an_error_of_the_device_refuses_what_grows_and_is_no_full_disk() {
         disk.set_capacity_bytes(disk.used_bytes());
         assert_eq!(fill(&mut client), FULL);
         let events = client.durable.rounds.take_events();
-        assert!(matches!(&events[..], [Event::Full(_)]), "{events:?}");
+        assert!(matches!(&events[..], [StorageEvent::Full(_)]), "{events:?}");
         let log = client.durable.store.log_statistics().expect("there is one");
         assert!(!log.is_not_ready && log.is_full && !log.has_failed);
         disk.set_capacity_bytes(u64::MAX);
         assert_eq!(client.one(&[put(b"late", b"")]), Decision::Applied);
         let events = client.durable.rounds.take_events();
-        assert!(matches!(&events[..], [Event::RoomAgain]), "{events:?}");
+        assert!(
+            matches!(&events[..], [StorageEvent::RoomAgain]),
+            "{events:?}"
+        );
         let log = client.durable.store.log_statistics().expect("there is one");
         assert!(!log.is_not_ready && !log.is_full && !log.has_failed);
     }
@@ -332,7 +339,10 @@ fn a_failed_sync_makes_it_read_only() {
     assert_eq!(disk.steps().last(), Some(&Step::Sync));
     assert_eq!(decisions, [UNKNOWN, Decision::Applied, FAILED]);
     let events = client.durable.rounds.take_events();
-    assert!(matches!(&events[..], [Event::Failed(_)]), "{events:?}");
+    assert!(
+        matches!(&events[..], [StorageEvent::Failed(_)]),
+        "{events:?}"
+    );
     let log = client.durable.store.log_statistics().expect("there is one");
     assert!(log.has_failed && !log.is_full, "{log:?}");
     assert!(log.durable_sequence < log.written_sequence, "{log:?}");

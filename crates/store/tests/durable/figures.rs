@@ -1,6 +1,6 @@
 //! What is counted is what was done, and adds up: once, and after the next start again.
 
-use store::durable::{Event, LogStatistics};
+use store::durable::{LogStatistics, StorageEvent};
 use store::{DatabaseId, Decision, Durability, Outcomes};
 use testkit::suite::{delete, get, put};
 use wal::HEADER_BYTES;
@@ -156,8 +156,8 @@ fn snapshots_that_were_made_and_that_failed_add_up() {
         while client.durable.rounds.step_snapshot(&mut client.clock) {}
         let events = client.durable.rounds.take_events();
         for event in &events {
-            made += u64::from(matches!(event, Event::SnapshotMade(_)));
-            failed += u64::from(matches!(event, Event::SnapshotFailed(_)));
+            made += u64::from(matches!(event, StorageEvent::SnapshotMade(_)));
+            failed += u64::from(matches!(event, StorageEvent::SnapshotFailed(_)));
         }
         let figures = figures(&client);
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use store::durable::{Event, FolderError, OpenError, open_folder};
+use store::durable::{FolderError, OpenError, StorageEvent, open_folder};
 use store::{DatabaseId, Durability, Mode, Store, StoreConfig};
 use testkit::suite::{StandingClock, put};
 use wal::LogConfig;
@@ -127,7 +127,7 @@ fn data_folder_whose_own_file_is_gone_or_damaged_is_told_from_a_foreign_one() {
         };
         let opened = Store::open(config(Durability::Synced), disk, &accepting);
         let mut opened = opened.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(opened.committer.take_events(), [Event::FolderRemade]);
+        assert_eq!(opened.committer.take_events(), [StorageEvent::FolderRemade]);
         drop(opened);
         open(&folder.0).expect("the file is made anew");
     }

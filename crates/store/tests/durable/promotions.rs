@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
-    DatabaseId, Decision, FIRST_EPOCH, FollowerSession, LogPlace, Mode, Outcomes, ReplicaId,
+    DatabaseId, Decision, EpochPlace, FIRST_EPOCH, FollowerSession, Mode, Outcomes, ReplicaId,
     ReplicaSetChange, ReplicasAcked, Store,
 };
 use testkit::Random;
@@ -164,9 +164,9 @@ impl ServerNode {
         self.promise.max(self.store().epoch())
     }
 
-    fn place(&self) -> LogPlace {
+    fn place(&self) -> EpochPlace {
         let log = self.store().log_statistics().expect("there is a log");
-        LogPlace {
+        EpochPlace {
             epoch: self.store().epoch(),
             sequence: log.durable_sequence,
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use store::durable::{Durable, Event, Mailbox, Opened};
+use store::durable::{Durable, Mailbox, Opened, StorageEvent};
 use store::{Clock, DatabaseId, Decision, Mode, Outcomes, Refusal, Store};
 use testkit::suite::{delete, put};
 use wal::disk::{Disk, DiskFile, FolderLock, SimulatedDisk};
@@ -189,7 +189,7 @@ struct Client {
     store: Store,
     durable: Durable,
     mailbox: Mailbox,
-    events: Receiver<Event>,
+    events: Receiver<StorageEvent>,
     gate: Arc<Gate>,
     clock: PushedClock,
     next_key: u64,
@@ -318,14 +318,16 @@ impl Client {
         self.gate.release(Verdict::Fail);
         let refused = Decision::Refused(Refusal::LogNotReady);
         assert_eq!(self.answers(), [refused]);
-        self.expect(|event| matches!(event, Event::NotReady(why) if why.contains("os error 5")));
+        self.expect(
+            |event| matches!(event, StorageEvent::NotReady(why) if why.contains("os error 5")),
+        );
         // Nothing is tried before its time.
         self.submit(1);
         assert_eq!(self.answers(), [refused]);
         self.clock.push_seconds(2);
         self.wake();
         self.gate.release(Verdict::Pass);
-        self.expect(|event| matches!(event, Event::RoomAgain));
+        self.expect(|event| matches!(event, StorageEvent::RoomAgain));
         self.submit(1);
         assert_eq!(self.answers(), [Decision::Applied]);
     }
@@ -343,14 +345,17 @@ impl Client {
         }
     }
 
-    fn expect(&self, is_it: impl Fn(&Event) -> bool) {
+    fn expect(&self, is_it: impl Fn(&StorageEvent) -> bool) {
         loop {
             let event = self.events.recv_timeout(TIMEOUT).expect("it is told");
             if is_it(&event) {
                 return;
             }
             // Which segments are asked for and which are taken back meanwhile is nobody's order.
-            let is_by_the_way = matches!(event, Event::SnapshotMade(_) | Event::NotRetired(_));
+            let is_by_the_way = matches!(
+                event,
+                StorageEvent::SnapshotMade(_) | StorageEvent::NotRetired(_)
+            );
             assert!(is_by_the_way, "{event:?}");
         }
     }
@@ -411,8 +416,10 @@ fn a_folder_that_cannot_be_synced_is_a_failed_log() {
     client.wait_until_decided();
     client.gate.release(Verdict::Pass);
     assert_eq!(client.answers().len(), 1);
-    client.expect(|event| matches!(event, Event::NotReady(why) if why.contains("os error 5")));
-    client.expect(|event| matches!(event, Event::Failed(why) if why.contains("is not known")));
+    client
+        .expect(|event| matches!(event, StorageEvent::NotReady(why) if why.contains("os error 5")));
+    client
+        .expect(|event| matches!(event, StorageEvent::Failed(why) if why.contains("is not known")));
     for _ in 0..2 {
         client.submit(1);
         let failed = Decision::Refused(Refusal::LogFailed);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use allocation_counter::measure;
-use store::snapshot::{self, Header, SnapshotReadError, Summary, Visitor};
+use store::snapshot::{self, SnapshotHeader, SnapshotReadError, Summary, Visitor};
 use store::{DatabaseId, Durability, Entry, Expiry};
 use testkit::Random;
 use testkit::suite::put_expiring;
@@ -20,7 +20,7 @@ struct Content {
 }
 
 impl Visitor for Content {
-    fn header(&mut self, header: &Header) -> Result<(), &'static str> {
+    fn header(&mut self, header: &SnapshotHeader) -> Result<(), &'static str> {
         let names = header.databases.iter().map(|one| one.name.clone());
         self.databases = names.collect();
         Ok(())
@@ -37,7 +37,7 @@ impl Visitor for Content {
 struct Nobody;
 
 impl Visitor for Nobody {
-    fn header(&mut self, _: &Header) -> Result<(), &'static str> {
+    fn header(&mut self, _: &SnapshotHeader) -> Result<(), &'static str> {
         Ok(())
     }
 

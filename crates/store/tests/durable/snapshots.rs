@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use store::durable::{Event, OpenError, Opened};
+use store::durable::{OpenError, Opened, StorageEvent};
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Direction, Durability, Expiry, Mode,
     Operation, Outcomes, Range, Refusal, Store, StoreConfig, snapshot,
@@ -88,7 +88,7 @@ impl Client {
     fn made(&mut self) -> u64 {
         while self.durable.rounds.round(&mut self.clock) {}
         match &self.durable.rounds.take_events()[..] {
-            [Event::SnapshotMade(report)] => report.sequence,
+            [StorageEvent::SnapshotMade(report)] => report.sequence,
             events => panic!("{events:?}"),
         }
     }
@@ -208,7 +208,7 @@ fn changes_in_the_midst_of_a_snapshot_are_replayed_over_it() {
             for _ in 0..steps_before {
                 rounds.step_snapshot(&mut client.clock);
             }
-            let is_over = matches!(&rounds.take_events()[..], [Event::SnapshotMade(_)]);
+            let is_over = matches!(&rounds.take_events()[..], [StorageEvent::SnapshotMade(_)]);
             change(&mut client, DatabaseId::DEFAULT, other);
             while client.durable.rounds.step_snapshot(&mut client.clock) {}
             let before = state_of(&client.durable.store);
@@ -548,7 +548,10 @@ fn a_failed_snapshot_does_no_harm() {
                 Step::Write | Step::Create | Step::Rename | Step::Remove
             );
             if fault == Fault::Error || finds_no_room {
-                assert!(matches!(&events[..], [Event::SnapshotFailed(_)]), "{what}");
+                assert!(
+                    matches!(&events[..], [StorageEvent::SnapshotFailed(_)]),
+                    "{what}"
+                );
             }
             let names = disk.list().expect("it can be listed");
             assert!(
@@ -583,7 +586,7 @@ fn after_a_failure_it_is_tried_again_some_time_later() {
     while client.durable.rounds.step_snapshot(&mut client.clock) {}
     let events = client.durable.rounds.take_events();
     assert!(
-        matches!(&events[..], [Event::SnapshotFailed(_)]),
+        matches!(&events[..], [StorageEvent::SnapshotFailed(_)]),
         "{events:?}"
     );
     fill(&mut client);
@@ -620,7 +623,7 @@ fn no_snapshot_is_made_of_a_log_that_has_failed() {
     client.durable.rounds.ask_for_snapshot();
     while client.durable.rounds.step_snapshot(&mut client.clock) {}
     let events = client.durable.rounds.take_events();
-    let failed = |event: &&Event| matches!(event, Event::SnapshotFailed(_));
+    let failed = |event: &&StorageEvent| matches!(event, StorageEvent::SnapshotFailed(_));
     assert_eq!(events.iter().filter(failed).count(), 2, "{events:?}");
     assert_eq!(snapshot::list(&disk).expect("it can be listed"), []);
 }

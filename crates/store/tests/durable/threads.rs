@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use store::backup::BackupError;
-use store::durable::{Durable, Event, Opened, Reporter, open_folder};
+use store::durable::{Durable, Opened, Reporter, StorageEvent, open_folder};
 use store::snapshot::SnapshotError;
 use store::{Clock, DatabaseId, Decision, Durability, Mode, Outcomes, Refusal, Store, StoreConfig};
 use testkit::Random;
@@ -29,7 +29,7 @@ fn clock() -> RunningClock {
 /// A reporter for a run in which nothing fails.
 fn nothing_but_snapshots() -> Reporter {
     Box::new(|event| match event {
-        Event::SnapshotMade(_) => {}
+        StorageEvent::SnapshotMade(_) => {}
         _ => panic!("{event:?}"),
     })
 }
@@ -190,7 +190,10 @@ fn a_failure_is_reported() {
     assert_eq!(decide(), Decision::Refused(Refusal::OutcomeUnknown));
     assert_eq!(decide(), Decision::Refused(Refusal::LogFailed));
     let next = || events.recv_timeout(Duration::from_secs(20));
-    while !matches!(next().expect("the failure is told"), Event::Failed(_)) {}
+    while !matches!(
+        next().expect("the failure is told"),
+        StorageEvent::Failed(_)
+    ) {}
     assert!(
         durable.stop().is_err(),
         "a log that has failed cannot be closed"
@@ -233,7 +236,7 @@ fn a_data_folder_that_is_gone_from_its_place() {
                 .recv_timeout(Duration::from_secs(60))
                 .expect("it is told")
             {
-                Event::Failed(why) => break why,
+                StorageEvent::Failed(why) => break why,
                 _ => continue,
             }
         };
@@ -290,7 +293,7 @@ fn a_file_of_the_log_that_is_gone() {
     std::fs::rename(&segment, &aside).expect("it is there");
     let why = loop {
         match told.recv_timeout(Duration::from_secs(60)) {
-            Ok(Event::Failed(why)) => break why,
+            Ok(StorageEvent::Failed(why)) => break why,
             Ok(_) => continue,
             Err(error) => panic!("nobody has noticed: {error}"),
         }

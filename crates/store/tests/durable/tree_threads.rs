@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use store::durable::{ConvertError, Durable, Event, Opened, Reporter, TreePlace, open_folder};
+use store::durable::{
+    ConvertError, Durable, Opened, Reporter, StorageEvent, TreePlace, open_folder,
+};
 use store::tree::TreeConfig;
 use store::{
     DatabaseId, Decision, Durability, Kind, Mode, Outcomes, Range, Refusal, Store, StoreConfig,
@@ -261,7 +263,7 @@ fn what_is_removed_of_a_data_folder_in_use_is_noticed() {
         if is_told_first {
             let why = loop {
                 match told.recv_timeout(Duration::from_secs(60)) {
-                    Ok(Event::Failed(why)) => break why,
+                    Ok(StorageEvent::Failed(why)) => break why,
                     Ok(_) => continue,
                     Err(error) => panic!("nobody has noticed {name}: {error}"),
                 }

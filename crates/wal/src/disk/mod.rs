@@ -25,7 +25,7 @@ const ZEROS_BYTES: u64 = 1024 * 1024;
 pub use real::{RealDisk, check_place};
 #[cfg(any(test, feature = "simulated"))]
 pub use simulated::{DiskFaultCounts, Fault, SimulatedDisk, Step};
-pub use window::Window;
+pub use window::FileWindow;
 
 /// Whether an operation has failed for want of room: on the disk, in the user's quota of it, or
 /// below the limit on the size of a file.

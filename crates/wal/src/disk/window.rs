@@ -7,7 +7,7 @@ use super::DiskFile;
 
 /// Reads a file through a window that moves over it, mostly forwards.
 #[derive(Debug)]
-pub struct Window {
+pub struct FileWindow {
     file: Arc<dyn DiskFile>,
     file_bytes: u64,
     /// Read at a time, unless more is asked for.
@@ -16,10 +16,10 @@ pub struct Window {
     start: u64,
 }
 
-impl Window {
+impl FileWindow {
     /// Reads `read_bytes` at a time, unless more is asked for.
-    pub fn new(file: Arc<dyn DiskFile>, read_bytes: usize) -> io::Result<Window> {
-        Ok(Window {
+    pub fn new(file: Arc<dyn DiskFile>, read_bytes: usize) -> io::Result<FileWindow> {
+        Ok(FileWindow {
             file_bytes: file.len()?,
             file,
             read_bytes,

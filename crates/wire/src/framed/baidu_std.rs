@@ -1,7 +1,7 @@
 //! baidu_std: a header of 12 bytes, [`RpcMeta`], the message, and an attachment that is not
 //! compressed.
 
-use protobuf::{Reader, Value, writer};
+use protobuf::{FieldValue, Reader, writer};
 
 /// Bytes of a frame's header: `PRPC`, the length of all that follows, the length of the metadata,
 /// both unsigned in network byte order.
@@ -98,7 +98,7 @@ pub(super) fn count_proofs(meta: &[u8]) -> usize {
     let mut count = 0;
     while let Ok(Some((number, value))) = reader.next_field() {
         let is_proof = number == RpcMeta::NUMBERS.authentication_data;
-        count += usize::from(is_proof && value != Value::Bytes(&[]));
+        count += usize::from(is_proof && value != FieldValue::Bytes(&[]));
     }
     count
 }
@@ -112,7 +112,8 @@ pub struct Correlation {
     pub checksum: Option<[u8; 4]>,
 }
 
-/// Appends the metadata of a response without an error.
+/// Appends the metadata of a response without an error. Not by the description, since each call has
+/// them: they are constant but for the id and the lengths.
 #[inline]
 pub fn write_ok_meta(correlation: Correlation, attachment_bytes: usize, out: &mut Vec<u8>) {
     // response { error_code: 0 }, compress_type: 0, and the tag of correlation_id.
@@ -126,7 +127,11 @@ pub fn write_error_meta(correlation: Correlation, code: i32, text: &str, out: &m
         error_code: Some(code),
         error_text: Some(text),
     };
-    writer::message(out, 2, |out| response.encode(out));
+    let meta = RpcMeta {
+        response: Some(response),
+        ..RpcMeta::default()
+    };
+    meta.encode(out);
     out.extend_from_slice(b"\x18\x00\x20");
     write_rest(correlation, 0, out);
 }
@@ -137,7 +142,8 @@ pub fn write_error_meta(correlation: Correlation, code: i32, text: &str, out: &m
 fn write_rest(correlation: Correlation, attachment_bytes: usize, out: &mut Vec<u8>) {
     writer::varint(out, correlation.id.cast_unsigned());
     if attachment_bytes > 0 {
-        writer::uint64_always(out, 5, attachment_bytes as u64);
+        let number = RpcMeta::NUMBERS.attachment_size;
+        writer::uint64_always(out, number, attachment_bytes as u64);
     }
     match &correlation.checksum {
         None => out.extend_from_slice(b"\x50\x00\x58\x00\x62\x00"),

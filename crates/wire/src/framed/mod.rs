@@ -23,27 +23,27 @@ pub use status::{FramedStatus, StatusMeaning};
 
 /// Which of the two a connection carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
+pub enum FramedProtocol {
     /// What brpc speaks: calls are pipelined by their correlation ids.
     BaiduStd,
     /// What SRPC speaks: one call at a time.
     Srpc,
 }
 
-impl Protocol {
+impl FramedProtocol {
     /// Returns what each frame begins with.
     pub const fn magic(self) -> &'static [u8; 4] {
         match self {
-            Protocol::BaiduStd => b"PRPC",
-            Protocol::Srpc => b"SRPC",
+            FramedProtocol::BaiduStd => b"PRPC",
+            FramedProtocol::Srpc => b"SRPC",
         }
     }
 
     /// Returns the bytes of a frame's header.
     pub const fn header_bytes(self) -> usize {
         match self {
-            Protocol::BaiduStd => baidu_std::HEADER_BYTES,
-            Protocol::Srpc => srpc::HEADER_BYTES,
+            FramedProtocol::BaiduStd => baidu_std::HEADER_BYTES,
+            FramedProtocol::Srpc => srpc::HEADER_BYTES,
         }
     }
 
@@ -51,7 +51,7 @@ impl Protocol {
     ///
     /// # Errors
     /// If it does not begin with the magic bytes, or its lengths contradict each other.
-    pub fn read_header(self, header: &[u8]) -> Result<FrameHeader, BadHeader> {
+    pub fn read_header(self, header: &[u8]) -> Result<FramedHeader, BadHeader> {
         let is_whole = header.len() >= self.header_bytes();
         if !is_whole || !header.starts_with(self.magic()) {
             return Err(BadHeader::Magic);
@@ -62,28 +62,28 @@ impl Protocol {
         };
         let (first, second) = (number(4), number(8));
         match self {
-            Protocol::BaiduStd => Ok(FrameHeader {
+            FramedProtocol::BaiduStd => Ok(FramedHeader {
                 meta_bytes: second,
                 body_bytes: first.checked_sub(second).ok_or(BadHeader::MetaSize)?,
             }),
-            Protocol::Srpc => Ok(FrameHeader {
+            FramedProtocol::Srpc => Ok(FramedHeader {
                 meta_bytes: first,
                 body_bytes: second,
             }),
         }
     }
 
-    /// Writes a header to where it has room: so many bytes as [`Protocol::header_bytes`] says, of
-    /// which those that are always 0 are already. Lengths beyond 4 GiB are cut.
+    /// Writes a header to where it has room: so many bytes as [`FramedProtocol::header_bytes`]
+    /// says, of which those that are always 0 are already. Lengths beyond 4 GiB are cut.
     #[inline]
-    pub(crate) fn fill_header(self, header: FrameHeader, out: &mut [u8]) {
-        let FrameHeader {
+    pub(crate) fn fill_header(self, header: FramedHeader, out: &mut [u8]) {
+        let FramedHeader {
             meta_bytes,
             body_bytes,
         } = header;
         let (first, second) = match self {
-            Protocol::BaiduStd => (meta_bytes + body_bytes, meta_bytes),
-            Protocol::Srpc => (meta_bytes, body_bytes),
+            FramedProtocol::BaiduStd => (meta_bytes + body_bytes, meta_bytes),
+            FramedProtocol::Srpc => (meta_bytes, body_bytes),
         };
         out[..4].copy_from_slice(self.magic());
         out[4..8].copy_from_slice(&(first as u32).to_be_bytes());
@@ -93,7 +93,7 @@ impl Protocol {
 
 /// What the header of a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameHeader {
+pub struct FramedHeader {
     /// Bytes of the metadata, which follow at once.
     pub meta_bytes: usize,
     /// Bytes behind them: the message, and the attachment if there is one.
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
 
     /// Returns a frame.
-    pub(super) fn frame(protocol: Protocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
-        let header = FrameHeader {
+    pub(super) fn frame(protocol: FramedProtocol, meta: &[u8], body: &[u8]) -> Vec<u8> {
+        let header = FramedHeader {
             meta_bytes: meta.len(),
             body_bytes: body.len(),
         };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// Returns the bytes of a header.
-    pub(super) fn header_of(protocol: Protocol, header: FrameHeader) -> Vec<u8> {
+    pub(super) fn header_of(protocol: FramedProtocol, header: FramedHeader) -> Vec<u8> {
         let mut out = vec![0; protocol.header_bytes()];
         protocol.fill_header(header, &mut out);
         out
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn headers_come_back_as_they_were_written() {
-        for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+        for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
             for (meta_bytes, body_bytes) in [(0, 0), (1, 2), (300, 70_000), (0x1234_5678, 9)] {
-                let header = FrameHeader {
+                let header = FramedHeader {
                     meta_bytes,
                     body_bytes,
                 };
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn metadata_that_are_longer_than_the_frame_are_no_header() {
         let header = b"PRPC\0\0\0\x05\0\0\0\x06";
-        let read = Protocol::BaiduStd.read_header(header);
+        let read = FramedProtocol::BaiduStd.read_header(header);
         assert_eq!(read, Err(BadHeader::MetaSize));
     }
 }

@@ -60,7 +60,8 @@ protobuf::message! {
     }
 }
 
-/// Appends the metadata of a response. An unreadable request gets one without `data_type`.
+/// Appends the metadata of a response, which are constant but for a byte and so not written by the
+/// description. An unreadable request gets one without `data_type`.
 pub fn write_response_meta(status_code: u8, has_data_type: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x12, 2, 8, status_code]);
     if has_data_type {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::{Protocol, codes};
+use super::{FramedProtocol, codes};
 
 /// An error code of baidu_std or a status of SRPC, as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FramedStatus {
-    protocol: Protocol,
+    protocol: FramedProtocol,
     number: i32,
 }
 
@@ -143,7 +143,7 @@ impl FramedStatus {
     /// Returns an error code of baidu_std.
     pub const fn baidu_std(number: i32) -> FramedStatus {
         FramedStatus {
-            protocol: Protocol::BaiduStd,
+            protocol: FramedProtocol::BaiduStd,
             number,
         }
     }
@@ -151,7 +151,7 @@ impl FramedStatus {
     /// Returns a status of SRPC.
     pub const fn srpc(number: i32) -> FramedStatus {
         FramedStatus {
-            protocol: Protocol::Srpc,
+            protocol: FramedProtocol::Srpc,
             number,
         }
     }
@@ -178,8 +178,8 @@ impl FramedStatus {
 
     fn row(self) -> Option<&'static StatusRow> {
         let table = match self.protocol {
-            Protocol::BaiduStd => BAIDU_STD,
-            Protocol::Srpc => SRPC,
+            FramedProtocol::BaiduStd => BAIDU_STD,
+            FramedProtocol::Srpc => SRPC,
         };
         table.iter().find(|row| row.0 == self.number)
     }
@@ -190,8 +190,8 @@ impl fmt::Display for FramedStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.name(), self.protocol) {
             (Some(name), _) => write!(f, "{name} ({})", self.number),
-            (None, Protocol::BaiduStd) => write!(f, "error {}", self.number),
-            (None, Protocol::Srpc) => write!(f, "status {}", self.number),
+            (None, FramedProtocol::BaiduStd) => write!(f, "error {}", self.number),
+            (None, FramedProtocol::Srpc) => write!(f, "status {}", self.number),
         }
     }
 }

@@ -95,7 +95,8 @@ impl std::fmt::Display for Code {
 
 /// How a call ends: a code, a text for people, and trailing metadata. OK and constant texts
 /// allocate nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}{}{message}", self.separator())]
 pub struct Status {
     code: Code,
     message: Cow<'static, str>,
@@ -193,19 +194,15 @@ impl Status {
     pub(crate) fn is_bare_ok(&self) -> bool {
         self.is_ok() && self.message.is_empty() && self.metadata.is_none()
     }
-}
 
-impl std::fmt::Display for Status {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.message.is_empty() {
-            formatter.write_str(self.code.name())
-        } else {
-            write!(formatter, "{}: {}", self.code, self.message)
+    /// Returns what stands between code and text where both are shown.
+    fn separator(&self) -> &'static str {
+        match self.message.is_empty() {
+            true => "",
+            false => ": ",
         }
     }
 }
-
-impl std::error::Error for Status {}
 
 /// Appends the value of `grpc-message`: all but printable ASCII without `%` is percent-encoded
 /// (gRPC over HTTP/2, "Percent-Encoded"), and so are spaces at either end, which may not stand

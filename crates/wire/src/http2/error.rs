@@ -64,7 +64,7 @@ impl ErrorCode {
 
 /// Why a stream is dead, in [`super::Event::Cancelled`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum CancelCause {
     /// The peer sent RST_STREAM.
     Reset(ErrorCode),
     /// The peer broke a rule on this stream, and was sent RST_STREAM with this code.
@@ -97,22 +97,22 @@ pub enum Cause {
     ConnectionClosed,
 }
 
-impl Cause {
+impl CancelCause {
     /// The status that the peer was told, if it was told one.
     pub fn told(self) -> Option<Code> {
         match self {
-            Cause::MessageTooLarge | Cause::MessageTooDense | Cause::TooMuchUnfinished => {
-                Some(Code::ResourceExhausted)
-            }
-            Cause::NoMemory => Some(Code::Unavailable),
-            Cause::UnknownEncoding => Some(Code::Unimplemented),
-            Cause::BadMessage => Some(Code::Internal),
-            Cause::DamagedRequest => Some(Code::InvalidArgument),
-            Cause::Reset(_)
-            | Cause::Violation(_)
-            | Cause::Refused
-            | Cause::RefusedLate
-            | Cause::ConnectionClosed => None,
+            CancelCause::MessageTooLarge
+            | CancelCause::MessageTooDense
+            | CancelCause::TooMuchUnfinished => Some(Code::ResourceExhausted),
+            CancelCause::NoMemory => Some(Code::Unavailable),
+            CancelCause::UnknownEncoding => Some(Code::Unimplemented),
+            CancelCause::BadMessage => Some(Code::Internal),
+            CancelCause::DamagedRequest => Some(Code::InvalidArgument),
+            CancelCause::Reset(_)
+            | CancelCause::Violation(_)
+            | CancelCause::Refused
+            | CancelCause::RefusedLate
+            | CancelCause::ConnectionClosed => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a connection tells the layer above.
 
-use super::error::Cause;
+use super::error::CancelCause;
 use super::stream_key::StreamKey;
 
 /// Something happened. Nothing in it borrows; see [`super::Connection::head`] and
@@ -69,7 +69,7 @@ pub enum Event {
         /// The stream.
         stream: StreamKey,
         /// Why.
-        cause: Cause,
+        cause: CancelCause,
     },
     /// `can_send` was false and is true again.
     Writable {

@@ -56,7 +56,7 @@ mod unpack;
 pub use capacity::Pause;
 pub use config::{Config, Role};
 pub use connection::{ChargeShared, Connection, PUSHBACK_TRAILER, SentPart};
-pub use error::{Cause, CloseReason, ErrorCode};
+pub use error::{CancelCause, CloseReason, ErrorCode};
 pub use event::Event;
 pub use headers::Head;
 pub use last_message::TakenMessage;

@@ -2,7 +2,7 @@
 
 use testkit::Random;
 use wire::framed::{
-    BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead, Protocol,
+    BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedProtocol,
 };
 use wire::{Config, StreamKey};
 
@@ -11,7 +11,7 @@ use wire::{Config, StreamKey};
 pub fn fuzz_framed_client(data: &[u8]) {
     if let Some((seed, bytes)) = data.split_first_chunk() {
         let seed = u64::from_le_bytes(*seed);
-        for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+        for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
             let whole = [&protocol.magic()[..], bytes].concat();
             ClientConversation::new(protocol, seed).run(&whole);
             ClientConversation::new(protocol, seed).run(bytes);
@@ -46,7 +46,7 @@ pub struct ClientConversation {
 }
 
 impl ClientConversation {
-    pub fn new(protocol: Protocol, seed: u64) -> ClientConversation {
+    pub fn new(protocol: FramedProtocol, seed: u64) -> ClientConversation {
         let config = Config {
             max_message_bytes: MESSAGE_BYTES,
             max_streams: CALLS,
@@ -110,7 +110,7 @@ impl ClientConversation {
             let mut message = vec![self.begun as u8; bytes];
             message.extend(self.begun.to_be_bytes());
             let attachment = match self.connection.protocol() {
-                Protocol::BaiduStd if self.random.once_in(4) => &message[..],
+                FramedProtocol::BaiduStd if self.random.once_in(4) => &message[..],
                 _ => b"",
             };
             let head = FramedCallHead {

@@ -1,7 +1,7 @@
 //! The fuzz target `framed`: bytes of a client, for a server of baidu_std or SRPC.
 
 use testkit::Random;
-use wire::framed::{Protocol, ServerConnection};
+use wire::framed::{FramedProtocol, ServerConnection};
 use wire::grpc::{Code, Status};
 use wire::{Config, Event, Pause, StreamKey};
 
@@ -10,7 +10,7 @@ use wire::{Config, Event, Pause, StreamKey};
 pub fn fuzz_framed(data: &[u8]) {
     if let Some((seed, bytes)) = data.split_first_chunk() {
         let seed = u64::from_le_bytes(*seed);
-        for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+        for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
             // The first bytes decide what a connection carries.
             let whole = [&protocol.magic()[..], bytes].concat();
             Conversation::new(protocol, seed).run(&whole);
@@ -59,7 +59,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    pub fn new(protocol: Protocol, seed: u64) -> Conversation {
+    pub fn new(protocol: FramedProtocol, seed: u64) -> Conversation {
         Conversation {
             connection: ServerConnection::new(protocol, &config(), 0),
             random: Random::new(seed),
@@ -288,7 +288,7 @@ impl Conversation {
 /// What an echo of everything answers to pieces of a whole, and why the connection was closed.
 #[allow(dead_code, reason = "the fuzz target does without it")]
 pub fn talk<'a>(
-    protocol: Protocol,
+    protocol: FramedProtocol,
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> (Vec<u8>, Option<String>) {
     let mut config = config();
@@ -329,7 +329,7 @@ pub struct Echo {
 
 #[allow(dead_code, reason = "the fuzz target does without it")]
 impl Echo {
-    pub fn new(protocol: Protocol) -> Echo {
+    pub fn new(protocol: FramedProtocol) -> Echo {
         let config = Config {
             output_bound_bytes: usize::MAX,
             ..config()

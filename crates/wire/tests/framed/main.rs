@@ -7,10 +7,10 @@ mod corpus;
 use client_corpus::{ClientConversation, fuzz_framed_client};
 use corpus::{Conversation, Echo, fuzz_framed, talk};
 use testkit::{OnFailure, Random, frames};
-use wire::framed::Protocol;
+use wire::framed::FramedProtocol;
 
 /// Metadata of a request: names, and what else a client may say.
-fn meta(random: &mut Random, protocol: Protocol) -> Vec<u8> {
+fn meta(random: &mut Random, protocol: FramedProtocol) -> Vec<u8> {
     let mut names = b"\x0a\x13example.EchoService\x12\x04Echo".to_vec();
     if random.once_in(3) {
         names.extend([0x40, 1]);
@@ -18,7 +18,7 @@ fn meta(random: &mut Random, protocol: Protocol) -> Vec<u8> {
     let mut meta = vec![0x0a, names.len() as u8];
     meta.extend(names);
     match protocol {
-        Protocol::BaiduStd => {
+        FramedProtocol::BaiduStd => {
             if !random.once_in(4) {
                 meta.extend([0x20, random.below(128_u16) as u8]);
             }
@@ -35,7 +35,7 @@ fn meta(random: &mut Random, protocol: Protocol) -> Vec<u8> {
                 meta.extend(b"\x3a\x05token\x4a\x06\x0a\x01k\x12\x01v");
             }
         }
-        Protocol::Srpc => {
+        FramedProtocol::Srpc => {
             if random.once_in(3) {
                 meta.extend([0x20, random.below(5_u16) as u8]);
             }
@@ -45,16 +45,16 @@ fn meta(random: &mut Random, protocol: Protocol) -> Vec<u8> {
 }
 
 /// Frames as a client sends them, of which some are damaged.
-fn frames(random: &mut Random, protocol: Protocol, damages: u64) -> Vec<u8> {
+fn frames(random: &mut Random, protocol: FramedProtocol, damages: u64) -> Vec<u8> {
     frames_with(random, protocol, damages, meta)
 }
 
 /// Frames with these metadata, of which some are damaged.
 fn frames_with(
     random: &mut Random,
-    protocol: Protocol,
+    protocol: FramedProtocol,
     damages: u64,
-    meta: fn(&mut Random, Protocol) -> Vec<u8>,
+    meta: fn(&mut Random, FramedProtocol) -> Vec<u8>,
 ) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..1 + random.below(6_u64) {
@@ -76,8 +76,8 @@ fn frames_with(
     bytes
 }
 
-fn both(random: &mut Random) -> Protocol {
-    random.pick(&[Protocol::BaiduStd, Protocol::Srpc])
+fn both(random: &mut Random) -> FramedProtocol {
+    random.pick(&[FramedProtocol::BaiduStd, FramedProtocol::Srpc])
 }
 
 #[test]
@@ -106,11 +106,11 @@ fn frames_mean_the_same_at_once_and_in_pieces() {
         let _on_failure = OnFailure(format!("the seed is {seed}"));
         let mut random = Random::new(seed);
         let damages = random.below(2_u64);
-        let bytes = frames(&mut random, Protocol::BaiduStd, damages);
-        let at_once = talk(Protocol::BaiduStd, bytes.chunks(bytes.len()));
+        let bytes = frames(&mut random, FramedProtocol::BaiduStd, damages);
+        let at_once = talk(FramedProtocol::BaiduStd, bytes.chunks(bytes.len()));
         for _ in 0..2 {
             let piece = 1 + random.below(bytes.len().min(70));
-            assert_eq!(talk(Protocol::BaiduStd, bytes.chunks(piece)), at_once);
+            assert_eq!(talk(FramedProtocol::BaiduStd, bytes.chunks(piece)), at_once);
         }
         answered += usize::from(!at_once.0.is_empty());
     }
@@ -118,11 +118,11 @@ fn frames_mean_the_same_at_once_and_in_pieces() {
 }
 
 /// Metadata of a response, as a server sends them and as none does.
-fn response_meta(random: &mut Random, protocol: Protocol) -> Vec<u8> {
+fn response_meta(random: &mut Random, protocol: FramedProtocol) -> Vec<u8> {
     let number = random.pick(&[0_u8, 0, 0, 1, 2, 100]);
     let mut meta = vec![0x12, 2, 8, number];
     match protocol {
-        Protocol::BaiduStd => {
+        FramedProtocol::BaiduStd => {
             // The numbers that a client chooses: 1, 2, 3, … above 16 bits of the place.
             let id = (1 + random.below(6_u64)) << 16 | random.below(4_u64);
             let bytes = [id as u8 | 0x80, (id >> 7) as u8 | 0x80, (id >> 14) as u8];
@@ -138,7 +138,7 @@ fn response_meta(random: &mut Random, protocol: Protocol) -> Vec<u8> {
                 meta.extend([0x58, 1, 0x62, 4, 1, 2, 3, 4]);
             }
         }
-        Protocol::Srpc => {
+        FramedProtocol::Srpc => {
             if random.once_in(3) {
                 meta.extend([0x20, random.below(5_u16) as u8]);
             }

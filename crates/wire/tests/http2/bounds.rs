@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::{Code, Deflater, Metadata, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, Pause, StreamKey, limits};
+use wire::{CancelCause, Config, ErrorCode, Event, Pause, StreamKey, limits};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -28,7 +28,10 @@ fn forget(server: &mut Endpoint, streams: &[StreamKey]) {
 
 #[test]
 fn unfinished_messages_may_fill_their_bound() {
-    for (has_memory, expected) in [(true, Cause::TooMuchUnfinished), (false, Cause::NoMemory)] {
+    for (has_memory, expected) in [
+        (true, CancelCause::TooMuchUnfinished),
+        (false, CancelCause::NoMemory),
+    ] {
         let config = Config {
             max_gathered_bytes: if has_memory { 100_000 } else { 1 << 20 },
             ..Config::server()
@@ -81,7 +84,7 @@ fn a_bounded_stream_may_fill_the_bound_of_all() {
         }
         assert_eq!(server.connection.buffered_bytes(), 50_000);
         let seen = server.feed(&data(id, b"x", false));
-        let cause = Cause::TooMuchUnfinished;
+        let cause = CancelCause::TooMuchUnfinished;
         assert_eq!(seen[0].event, Event::Cancelled { stream, cause });
         forget(&mut server, &[stream]);
     }
@@ -205,7 +208,7 @@ fn compressed_messages_are_made_at_once_up_to_a_bound_and_may_become_the_largest
         server.connection.set_turn_allowance(0);
         let larger = server.feed(&packed(id + 6, &content));
         let stream = stream_of(larger[1].event);
-        let cause = Cause::MessageTooLarge;
+        let cause = CancelCause::MessageTooLarge;
         assert_eq!(larger[1].event, Event::Cancelled { stream, cause });
         let all = [seen, waits, largest, larger].concat();
         forget(&mut server, &requests(&all));

@@ -4,7 +4,8 @@ use crate::support::*;
 use wire::grpc::{Code, Deflater, Metadata, Status};
 use wire::http2::frame::{flag, kind};
 use wire::{
-    Cause, CloseReason, Config, ErrorCode, Event, RequestHead, StreamKey, StreamOpenError, limits,
+    CancelCause, CloseReason, Config, ErrorCode, Event, RequestHead, StreamKey, StreamOpenError,
+    limits,
 };
 
 const HEAD: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];
@@ -253,14 +254,14 @@ fn servers_that_break_rules_on_a_stream() {
             seen.last().map(|seen| seen.event),
             Some(Event::Cancelled {
                 stream,
-                cause: Cause::Violation(ErrorCode::ProtocolError)
+                cause: CancelCause::Violation(ErrorCode::ProtocolError)
             })
         );
         client.assert_reset(1, ErrorCode::ProtocolError);
     }
     for (body, cause) in [
-        (&b"\x07\0\0\0\0"[..], Cause::BadMessage),
-        (&[0, 255, 255, 255, 255], Cause::MessageTooLarge),
+        (&b"\x07\0\0\0\0"[..], CancelCause::BadMessage),
+        (&[0, 255, 255, 255, 255], CancelCause::MessageTooLarge),
     ] {
         let mut client = client();
         let stream = open(&mut client);
@@ -316,7 +317,7 @@ fn refused_streams_may_be_tried_again() {
         seen[0].event,
         Event::Cancelled {
             stream: streams[0],
-            cause: Cause::Refused
+            cause: CancelCause::Refused
         }
     );
     let seen = client.feed(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]));
@@ -324,7 +325,7 @@ fn refused_streams_may_be_tried_again() {
         seen.iter().map(|seen| seen.event).collect::<Vec<_>>(),
         [Event::Cancelled {
             stream: streams[2],
-            cause: Cause::Refused
+            cause: CancelCause::Refused
         }]
     );
     let head = RequestHead::call("localhost", "/a.B/C");
@@ -401,7 +402,7 @@ fn a_stream_whose_response_has_begun_is_refused_too_late() {
             assert!(!client.connection.has_response_begun(stream));
             let seen = client.feed(&[begun.clone(), refusal].concat());
             assert!(client.connection.has_response_begun(stream));
-            let cause = Cause::RefusedLate;
+            let cause = CancelCause::RefusedLate;
             let expected = Event::Cancelled { stream, cause };
             assert_eq!(seen.last().map(|seen| seen.event), Some(expected));
         }
@@ -433,7 +434,7 @@ fn any_number_of_calls_may_be_given_up_or_refused_at_once() {
                 seen.event,
                 Event::Cancelled {
                     stream,
-                    cause: Cause::Refused
+                    cause: CancelCause::Refused
                 }
             );
             client.connection.forget(stream);
@@ -910,7 +911,7 @@ fn bombs_of_a_server_end_their_calls_alone() {
         let seen = client.feed(&zeros(stream, mebibytes));
         let is_dense = seen.iter().any(|seen| match &seen.event {
             Event::Cancelled { stream: of, cause } => {
-                assert_eq!((*of, *cause), (stream, Cause::MessageTooDense));
+                assert_eq!((*of, *cause), (stream, CancelCause::MessageTooDense));
                 true
             }
             _ => false,

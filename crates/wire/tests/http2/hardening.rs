@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::hpack::{Encoder, Indexing};
 use wire::http2::frame::{PREFACE, flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, limits};
+use wire::{CancelCause, Config, ErrorCode, Event, limits};
 
 /// Feeds what `attack` makes, round after round, and returns how many rounds it took to be cut off.
 fn rounds_until_closed(
@@ -560,7 +560,7 @@ fn unfinished_messages_have_a_bound_together() {
         );
         for seen in seen {
             if let Event::Cancelled { stream, cause } = seen.event {
-                assert_eq!(cause, Cause::TooMuchUnfinished);
+                assert_eq!(cause, CancelCause::TooMuchUnfinished);
                 server.connection.forget(stream);
                 ended += 1;
             }

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, RequestHead};
+use wire::{CancelCause, Config, ErrorCode, Event, RequestHead};
 
 #[test]
 fn a_head_can_be_read() {
@@ -267,7 +267,7 @@ fn content_length_has_to_agree() {
             matches!(
                 seen.event,
                 Event::Cancelled {
-                    cause: Cause::Violation(_),
+                    cause: CancelCause::Violation(_),
                     ..
                 }
             )

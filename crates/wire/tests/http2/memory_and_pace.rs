@@ -4,7 +4,7 @@
 use crate::support::*;
 use wire::grpc::{Deflater, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, StreamKey, limits};
+use wire::{CancelCause, Config, ErrorCode, Event, StreamKey, limits};
 
 /// A call whose messages are compressed, and one message that becomes `bytes` zeros.
 fn bomb(stream: u32, bytes: usize) -> Vec<u8> {
@@ -163,7 +163,7 @@ fn a_message_that_does_not_go_on_ends_its_call() {
             [Seen {
                 event: Event::Cancelled {
                     stream,
-                    cause: Cause::TooMuchUnfinished
+                    cause: CancelCause::TooMuchUnfinished
                 },
                 ..
             }] if stream.id == 1

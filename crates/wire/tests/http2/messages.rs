@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::{Deflater, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, limits};
+use wire::{CancelCause, Config, ErrorCode, Event, limits};
 
 /// The gRPC status in the frames that came out, and what it says.
 fn status_of(server: &mut Endpoint) -> (String, String) {
@@ -171,7 +171,7 @@ fn a_message_above_the_limit_ends_the_call_before_anything_is_allocated() {
         seen[1].event,
         Event::Cancelled {
             stream,
-            cause: Cause::MessageTooLarge
+            cause: CancelCause::MessageTooLarge
         }
     );
     assert!(server.connection.memory_bytes() <= before + 4_096);
@@ -200,7 +200,7 @@ fn bodies_that_are_no_messages() {
             seen[1].event,
             Event::Cancelled {
                 stream,
-                cause: Cause::BadMessage
+                cause: CancelCause::BadMessage
             },
             "{what}"
         );
@@ -220,7 +220,7 @@ fn bodies_that_are_no_messages() {
         matches!(
             seen[1].event,
             Event::Cancelled {
-                cause: Cause::BadMessage,
+                cause: CancelCause::BadMessage,
                 ..
             }
         ),
@@ -276,17 +276,22 @@ fn compressed_messages_that_cannot_be_read() {
         ..Config::server()
     };
     for (fields, body, cause, expected) in [
-        (&CALL[..], prefixed(1, &gzip(b"a")), Cause::BadMessage, "13"),
+        (
+            &CALL[..],
+            prefixed(1, &gzip(b"a")),
+            CancelCause::BadMessage,
+            "13",
+        ),
         (
             &gzip_call[..],
             prefixed(1, b"not gzip"),
-            Cause::BadMessage,
+            CancelCause::BadMessage,
             "13",
         ),
         (
             &gzip_call[..],
             prefixed(1, &large),
-            Cause::MessageTooLarge,
+            CancelCause::MessageTooLarge,
             "8",
         ),
     ] {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use wire::grpc::{Code, Status};
 use wire::http2::frame::kind;
 use wire::{
-    Cause, CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey,
+    CancelCause, CloseReason, Config, Connection, ErrorCode, Event, RequestHead, StreamKey,
     StreamOpenError,
 };
 
@@ -263,7 +263,12 @@ impl World {
                     }
                 }
                 Event::Cancelled { cause, .. } => {
-                    assert_eq!(cause, Cause::Reset(ErrorCode::Cancel), "{:?}", self.random);
+                    assert_eq!(
+                        cause,
+                        CancelCause::Reset(ErrorCode::Cancel),
+                        "{:?}",
+                        self.random
+                    );
                     assert!(
                         self.served.remove(&stream).is_some(),
                         "cancelled once: {:?}",
@@ -316,9 +321,9 @@ impl World {
                         .unwrap_or_else(|| panic!("ended twice: {random:?}"));
                     self.finished += 1;
                     // More than the server allows, before its SETTINGS had arrived, is refused.
-                    let is_expected = cause == Cause::Refused
+                    let is_expected = cause == CancelCause::Refused
                         || (asked.kind == Kind::Reset
-                            && cause == Cause::Reset(ErrorCode::InternalError));
+                            && cause == CancelCause::Reset(ErrorCode::InternalError));
                     assert!(
                         is_expected,
                         "{:?} ended by {cause:?}: {random:?}",

@@ -2,7 +2,7 @@
 //! and in order.
 
 use wire::http2::frame::kind;
-use wire::{Cause, Config, ErrorCode, Event, StreamKey, TakenMessage};
+use wire::{CancelCause, Config, ErrorCode, Event, StreamKey, TakenMessage};
 
 use crate::support::*;
 
@@ -243,7 +243,7 @@ fn a_message_that_is_cut_off_is_refused_also_if_parts_were_taken() {
             server.connection.hold(stream, false);
             seen.extend(server.feed(b""));
             let last = seen.last().map(|seen| seen.event);
-            let cause = Cause::BadMessage;
+            let cause = CancelCause::BadMessage;
             assert_eq!(last, Some(Event::Cancelled { stream, cause }));
             server.connection.forget(stream);
             assert_eq!(server.connection.buffered_bytes(), 0);
@@ -279,7 +279,7 @@ fn a_message_that_is_too_large_is_refused_before_any_part_of_it() {
                 *event,
                 Event::Cancelled {
                     stream,
-                    cause: Cause::MessageTooLarge
+                    cause: CancelCause::MessageTooLarge
                 }
             ),
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, Event, Pause, StreamKey, TakenMessage};
+use wire::{CancelCause, Config, Event, Pause, StreamKey, TakenMessage};
 
 use crate::support::*;
 
@@ -308,7 +308,7 @@ fn without_memory_a_call_that_sends_more_may_be_tried_again() {
         assert_eq!(server.feed(&data(id, &[7; 500], false)), []);
         server.frames();
         let seen = server.feed(&data(id + 2, &long, false));
-        let (stream, cause) = (streams[1], Cause::NoMemory);
+        let (stream, cause) = (streams[1], CancelCause::NoMemory);
         assert_eq!(seen[0].event, Event::Cancelled { stream, cause });
         let ends = server.frames_of_kind(kind::HEADERS);
         let fields = server.decode(&ends[0]);

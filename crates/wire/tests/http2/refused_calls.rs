@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::{Code, Status};
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, limits};
+use wire::{CancelCause, Config, ErrorCode, Event, limits};
 
 /// Far more than any burst of the budgets that end connections.
 const CALLS: u32 = 5_000;
@@ -84,7 +84,7 @@ fn messages_above_the_limit_keep_their_connection() {
         let Some(Event::Cancelled { stream, cause }) = seen.last().map(|seen| seen.event) else {
             panic!("it is not cancelled: {seen:?}");
         };
-        assert_eq!(cause, Cause::MessageTooLarge);
+        assert_eq!(cause, CancelCause::MessageTooLarge);
         server.connection.forget(stream);
         server.output.clear();
         assert_eq!(server.error(), None, "round {round}");

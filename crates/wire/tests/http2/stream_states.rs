@@ -3,7 +3,7 @@
 use crate::support::*;
 use wire::grpc::Status;
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, RequestHead};
+use wire::{CancelCause, Config, ErrorCode, Event, RequestHead};
 
 #[test]
 fn frames_on_idle_streams_end_the_connection() {
@@ -80,7 +80,7 @@ fn priority_is_checked_and_dropped() {
     assert!(matches!(
         seen[0].event,
         Event::Cancelled {
-            cause: Cause::Violation(ErrorCode::ProtocolError),
+            cause: CancelCause::Violation(ErrorCode::ProtocolError),
             ..
         }
     ));
@@ -149,7 +149,7 @@ fn half_closed_remote_takes_only_control_frames() {
     assert!(matches!(
         seen[0].event,
         Event::Cancelled {
-            cause: Cause::Reset(ErrorCode::Cancel),
+            cause: CancelCause::Reset(ErrorCode::Cancel),
             ..
         }
     ));

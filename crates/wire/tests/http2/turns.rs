@@ -5,7 +5,7 @@ use crate::support::*;
 use std::collections::HashMap;
 use wire::grpc::Status;
 use wire::http2::frame::{flag, kind};
-use wire::{Cause, Config, ErrorCode, Event, RequestHead, limits};
+use wire::{CancelCause, Config, ErrorCode, Event, RequestHead, limits};
 
 const FRAME: usize = limits::MAX_FRAME_BYTES;
 const FIRST_WINDOW: usize = limits::STREAM_WINDOW_BYTES as usize;
@@ -555,7 +555,7 @@ fn streams_before_their_turn_share_a_bound() {
             sender.streams.get_mut(&id).expect("it is there").sent += FRAME;
             sender.window -= FRAME;
             for seen in seen {
-                let cause = Cause::TooMuchUnfinished;
+                let cause = CancelCause::TooMuchUnfinished;
                 let stream = stream_of(seen.event);
                 assert_eq!(stream.id, id);
                 assert_eq!(seen.event, Event::Cancelled { stream, cause });
@@ -615,7 +615,7 @@ fn who_needs_no_turn_any_more_keeps_nobody_waiting() {
             if peer_ends {
                 connection.hold(idle, false);
                 let seen = sender.server.feed(b"");
-                let cause = Cause::BadMessage;
+                let cause = CancelCause::BadMessage;
                 let cut = Event::Cancelled {
                     stream: idle,
                     cause,

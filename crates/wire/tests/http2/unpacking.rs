@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use wire::grpc::{Deflater, Status};
-use wire::{Cause, Config, ErrorCode, Event, limits};
+use wire::{CancelCause, Config, ErrorCode, Event, limits};
 
 const LARGE: usize = 1 << 20;
 
@@ -254,14 +254,14 @@ fn a_message_that_is_not_what_it_announced_ends_its_call_alone() {
     let mut server = Endpoint::server_with(&config, &[]);
     let mut id = 1;
     for (packed, cause) in [
-        (with_size(199_999), Cause::BadMessage),
-        (with_size(200_001), Cause::BadMessage),
-        (with_size(100), Cause::BadMessage),
-        (with_size(1 << 20), Cause::BadMessage),
-        (with_size(u32::MAX), Cause::BadMessage),
-        (cut, Cause::BadMessage),
-        (wrong_sum, Cause::BadMessage),
-        (gzip(&vec![0; (1 << 20) + 1]), Cause::MessageTooLarge),
+        (with_size(199_999), CancelCause::BadMessage),
+        (with_size(200_001), CancelCause::BadMessage),
+        (with_size(100), CancelCause::BadMessage),
+        (with_size(1 << 20), CancelCause::BadMessage),
+        (with_size(u32::MAX), CancelCause::BadMessage),
+        (cut, CancelCause::BadMessage),
+        (wrong_sum, CancelCause::BadMessage),
+        (gzip(&vec![0; (1 << 20) + 1]), CancelCause::MessageTooLarge),
     ] {
         let mut bytes = gzip_call(id);
         for piece in prefixed(1, &packed).chunks(10_000) {
@@ -335,7 +335,7 @@ fn packed_messages_that_wait_are_bounded_together() {
             refused += seen[1..]
                 .iter()
                 .filter(|one| {
-                    let cause = Cause::TooMuchUnfinished;
+                    let cause = CancelCause::TooMuchUnfinished;
                     matches!(one.event, Event::Cancelled { cause: c, .. } if c == cause)
                 })
                 .count();

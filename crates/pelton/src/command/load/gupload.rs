@@ -6,7 +6,7 @@ use client::ChannelOptions;
 use lab::{UploadFailure, UploadPlan, UploadReport, UploadRunError, UploadWay, run_uploads};
 
 use super::plan::{NO_DEADLINE, foreign_credentials};
-use super::print_as;
+use super::print;
 use crate::arguments::GuploadLoadArguments;
 use crate::command::call_failure;
 use crate::command::tls::{client_tls, connect_failure};
@@ -29,13 +29,7 @@ pub fn load_gupload(
     let outcome = outcome.map_err(|error| failure(&plan, error))?;
     let nothing = || Failure::Failed(format!("no upload to {} has succeeded", plan.address));
     let report = UploadReport::new(plan.clone(), outcome).ok_or_else(nothing)?;
-    let format = arguments.target.format;
-    print_as(
-        format,
-        || report.text(),
-        || report.csv(),
-        || report.fields(),
-    )?;
+    print(&report, arguments.target.format)?;
     Ok(match (report.was_stopped(), report.has_failure()) {
         (true, _) => Exit::of_signal(),
         (false, true) => Exit::Miss,

@@ -12,7 +12,8 @@ mod run;
 mod services;
 
 use client::FramedStatus;
-use lab::{FailureKind, LoadPlan, Report, Requirement};
+use lab::sweep::SweepReport;
+use lab::{FailureKind, KvstoreReport, LoadPlan, Report, Requirement, UploadReport};
 use net::Address;
 use serde_json::{Map, Value};
 
@@ -155,29 +156,40 @@ pub(super) fn print_lines(text: &str) -> Result<(), Failure> {
     output.end()
 }
 
-/// Prints a result in the form that is wanted.
-pub(super) fn print_as(
-    format: LoadFormat,
-    text: impl FnOnce() -> String,
-    csv: impl FnOnce() -> String,
-    fields: impl FnOnce() -> Map<String, Value>,
-) -> Result<(), Failure> {
-    match format {
-        LoadFormat::Text => print_lines(&text()),
-        LoadFormat::Csv => print_lines(csv().trim_end()),
-        LoadFormat::Json => {
-            let mut output = Output::new(OutputFormat::Text);
-            output.object(fields())?;
-            output.end()
-        }
-    }
+/// A result that can be printed in each form.
+pub(super) trait LoadResult {
+    fn text(&self) -> String;
+    fn csv(&self) -> String;
+    fn fields(&self) -> Map<String, Value>;
 }
 
-fn print(report: &Report, format: LoadFormat) -> Result<(), Failure> {
-    print_as(
-        format,
-        || report.text(),
-        || report.csv(),
-        || report.fields(),
-    )
+macro_rules! load_results {
+    ($($report:ident)*) => {$(
+        impl LoadResult for $report {
+            fn text(&self) -> String {
+                $report::text(self)
+            }
+
+            fn csv(&self) -> String {
+                $report::csv(self)
+            }
+
+            fn fields(&self) -> Map<String, Value> {
+                $report::fields(self)
+            }
+        }
+    )*};
+}
+
+load_results! { Report KvstoreReport UploadReport SweepReport }
+
+/// Prints a result in the form that is wanted.
+pub(super) fn print(result: &impl LoadResult, format: LoadFormat) -> Result<(), Failure> {
+    let mut output = Output::new(OutputFormat::Text);
+    match format {
+        LoadFormat::Text => output.line(&result.text())?,
+        LoadFormat::Csv => output.line(result.csv().trim_end())?,
+        LoadFormat::Json => output.object(result.fields())?,
+    }
+    output.end()
 }

@@ -116,11 +116,14 @@ pub(super) fn plan(arguments: &LoadArguments, is_token_named: bool) -> Result<Lo
         ConnectionMode::Multiplexed => arguments.in_flight.unwrap_or(usual),
         ConnectionMode::Exclusive | ConnectionMode::Short => 1,
     };
+    let length = match arguments.calls {
+        Some(calls) => Length::Calls(calls),
+        None => Length::Duration(Duration::from_millis(arguments.duration.ms)),
+    };
+    let connect_timeout = Duration::from_millis(arguments.timeout.ms);
+    let deadline = arguments.deadline;
     Ok(LoadPlan {
-        address: arguments.address.clone(),
-        connect_timeout: Duration::from_millis(arguments.timeout.ms),
         framed: framed(arguments.protocol),
-        accepts_gzip: true,
         tls: client_tls(&arguments.tls)?,
         authority: arguments.authority.clone(),
         threads: arguments.threads,
@@ -130,26 +133,17 @@ pub(super) fn plan(arguments: &LoadArguments, is_token_named: bool) -> Result<Lo
             .map_or_else(Vec::new, |cpus| cpus.0.clone()),
         connections: arguments.connections,
         worker: WorkerPlan {
-            thread: (0, 1),
-            connections: 0,
-            in_flight,
             mode,
             pace,
-            deadline_ns: arguments
-                .deadline
-                .map(|span| span.ms.saturating_mul(1_000_000)),
+            deadline_ns: deadline.map(|span| span.ms.saturating_mul(1_000_000)),
             metadata: arguments.metadata.clone(),
             credentials: plan_credentials(arguments, is_token_named)?,
-            calls: None,
             seed: arguments.seed,
+            ..WorkerPlan::closed(in_flight)
         },
         warm_up: Duration::from_millis(arguments.warm_up.ms),
-        length: match arguments.calls {
-            Some(calls) => Length::Calls(calls),
-            None => Length::Duration(Duration::from_millis(arguments.duration.ms)),
-        },
-        stop_on_failure: false,
         server_process: arguments.server_pid,
+        ..LoadPlan::to(arguments.address.clone(), connect_timeout, length)
     })
 }
 

@@ -1,6 +1,6 @@
 //! One run of a load, and why one could not begin.
 
-use lab::{LoadOutcome, LoadPlan, RunError};
+use lab::{LoadOutcome, LoadPlan, LoadRunError};
 
 use super::live_line::{LiveLine, LiveWork};
 use crate::command::CONNECT_HINT;
@@ -29,10 +29,10 @@ pub(super) fn run_shown<W: lab::Workload>(
         !interrupt.is_set()
     });
     outcome.map_err(|error| match error {
-        RunError::Connect(text) => not_connected(plan, text),
-        RunError::BadRequest(_) => Failure::Usage(error.to_string()),
-        RunError::System(_) => Failure::Failed(error.to_string()),
-        RunError::Stopped => Failure::Interrupted(format!(
+        LoadRunError::Connect(text) => not_connected(plan, text),
+        LoadRunError::BadRequest(_) => Failure::Usage(error.to_string()),
+        LoadRunError::System(_) => Failure::Failed(error.to_string()),
+        LoadRunError::Stopped => Failure::Interrupted(format!(
             "interrupted while it connected to {}: no call was made",
             plan.address
         )),

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use client::Credentials;
 use lab::{
-    ConnectionMode, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreReport,
-    KvstoreWorkload, Length, LoadPlan, Pace, Ping, PingTable, Report, WorkerPlan,
+    KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreReport, KvstoreWorkload, Length,
+    LoadPlan, Ping, PingTable, Report, WorkerPlan,
 };
 
 use super::plan::{NO_DEADLINE, check_pin, foreign_credentials};
 use super::run::run;
-use super::{print_as, print_lines};
+use super::{print, print_lines};
 use crate::arguments::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadTarget, PingConnections, PingLoadArguments,
 };
@@ -82,13 +82,7 @@ pub fn load_kvstore(
         arguments.blocking,
         arguments.simulate.0,
     );
-    let format = arguments.target.format;
-    print_as(
-        format,
-        || report.text(),
-        || report.csv(),
-        || report.fields(),
-    )?;
+    print(&report, arguments.target.format)?;
     super::verdict(report.report(), &arguments.target.address, &interrupt)
 }
 
@@ -233,31 +227,17 @@ fn plan(
         let text = "--duration 0 measures nothing; write 10s or so";
         return Err(Failure::Usage(text.into()));
     }
+    let length = Length::Duration(Duration::from_millis(duration.ms));
+    let connect_timeout = Duration::from_millis(target.timeout.ms);
     Ok(LoadPlan {
-        address: target.address.clone(),
-        framed: None,
-        accepts_gzip: true,
         tls: client_tls(&target.tls)?,
-        connect_timeout: Duration::from_millis(target.timeout.ms),
-        authority: None,
-        threads: 1,
-        pin: Vec::new(),
         connections,
         worker: WorkerPlan {
-            thread: (0, 1),
-            connections: 0,
-            in_flight,
-            mode: ConnectionMode::Multiplexed,
-            pace: Pace::Closed,
-            deadline_ns: None,
-            metadata: Vec::new(),
             credentials,
-            calls: None,
             seed,
+            ..WorkerPlan::closed(in_flight)
         },
         warm_up: Duration::from_millis(warm_up.ms),
-        length: Length::Duration(Duration::from_millis(duration.ms)),
-        stop_on_failure: false,
-        server_process: None,
+        ..LoadPlan::to(target.address.clone(), connect_timeout, length)
     })
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::blob::{Begin, Blobs, Chunk, ContentEnd, Description, Owner, key};
+use store::blob::{Begin, BlobStore, Chunk, ContentEnd, Description, Owner, key};
 use store::{DatabaseId, Direction, Range, Store};
 
 use super::model::{CLIENTS, Content, NAMES_OF_EACH, Seen, name};
@@ -36,7 +36,7 @@ pub fn found(store: &Store) -> Found {
 }
 
 /// A content is the one of its description, as everybody would read it.
-fn check_content(blobs: &Arc<Blobs>, description: &Description<'_>, what: &str) {
+fn check_content(blobs: &Arc<BlobStore>, description: &Description<'_>, what: &str) {
     let content = Content::of_content_type(description.content_type);
     let piece = blobs.open_content(description).read(0, content.bytes);
     let piece = piece.unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::thread;
 
 use net::sim::{FaultCounts, Faults, Network, NodeId};
-use store::durable::Event;
+use store::durable::StorageEvent;
 use store::{DatabaseId, Store};
 use wal::disk::{DiskFaultCounts, Fault, Step};
 
@@ -238,7 +238,7 @@ impl Round {
         let blobs = self.store.blobs().expect("there is a log").statistics();
         self.world.borrow_mut().note_evicted(blobs.evicted_uploads);
         for event in std::mem::take(&mut *self.machine.events.borrow_mut()) {
-            if let Event::Failed(_) = event {
+            if let StorageEvent::Failed(_) = event {
                 // It goes on for a while, for those who only read.
                 self.due = self.world.borrow().ended + self.machine.random.below(10);
             }

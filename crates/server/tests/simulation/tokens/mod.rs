@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::thread;
 
 use net::sim::{Faults, Network, NodeId};
-use store::durable::Event;
+use store::durable::StorageEvent;
 use store::{DatabaseId, Direction, Range, Store};
 
 use super::fate::Fate;
@@ -184,7 +184,7 @@ impl Round {
             self.network.wake(self.server);
         }
         for event in std::mem::take(&mut *self.machine.events.borrow_mut()) {
-            if let Event::Failed(_) = event {
+            if let StorageEvent::Failed(_) = event {
                 // It goes on for a while, for those who only read.
                 self.due = self.world.borrow().ended + self.machine.random.below(10);
             }

@@ -3,7 +3,6 @@
 use std::ops::Bound;
 
 use api::tkrzw::{CountRequest, CountResponse};
-use protobuf::writer;
 use store::tree::{NotFetched, ReadPlan};
 use store::{DatabaseId, Range, ReadView};
 
@@ -76,7 +75,11 @@ impl Count {
         let counted = i64::try_from(self.counted).unwrap_or(i64::MAX);
         actions.respond(|out| {
             RequestResult::SUCCESS.encode(out);
-            writer::int64(out, CountResponse::NUMBERS.count, counted);
+            let response = CountResponse {
+                count: counted,
+                ..CountResponse::default()
+            };
+            response.encode(out);
         });
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::tkrzw_state::WaitTopic;
 const METHOD: Method = Method::TkrzwCompareExchange;
 
 /// A CompareExchange that waits or tells.
-pub(super) struct Exchange {
+pub(super) struct WaitingExchange {
     /// Decoded again for each try.
     request: Box<[u8]>,
     database: DatabaseId,
@@ -34,7 +34,7 @@ pub(super) struct Exchange {
     awaits_memory: bool,
 }
 
-impl Exchange {
+impl WaitingExchange {
     /// Takes up a request.
     pub(super) fn begin(
         bytes: &[u8],
@@ -63,7 +63,7 @@ impl Exchange {
             return Ok(Some(TkrzwStep::Write(pending)));
         }
         actions.hold_request(bytes.len());
-        Ok(Some(TkrzwStep::Exchange(Box::new(Exchange {
+        Ok(Some(TkrzwStep::Exchange(Box::new(WaitingExchange {
             request: bytes.into(),
             database: target.id,
             pending,

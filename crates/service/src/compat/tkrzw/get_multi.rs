@@ -72,7 +72,7 @@ struct FoundRecords {
 }
 
 /// Why no more records are gathered.
-enum Gathered {
+enum GatherEnd {
     /// All have been looked up.
     All,
     /// So many have, and it has taken long enough.
@@ -216,10 +216,10 @@ impl GetMulti {
             shared,
             actions,
         )? {
-            Gathered::All | Gathered::Some(_) => found.respond(actions),
-            Gathered::TooLarge => actions.finish(answer_too_large(answer_bytes(shared))),
+            GatherEnd::All | GatherEnd::Some(_) => found.respond(actions),
+            GatherEnd::TooLarge => actions.finish(answer_too_large(answer_bytes(shared))),
             // Made anew when there is: `writable` follows.
-            Gathered::NoMemory => {}
+            GatherEnd::NoMemory => {}
         }
         Ok(())
     }
@@ -236,13 +236,13 @@ impl GetMulti {
         let keys = slices.slice.iter().skip(slices.passed).map(|key| &key[..]);
         let bounds = (TKRZW_READ_SLICE_BYTES, None);
         match slices.found.gather(keys, bounds, shown, shared, actions)? {
-            Gathered::Some(passed) => slices.passed += passed,
-            Gathered::All => slices.take_slice(),
-            Gathered::TooLarge => {
+            GatherEnd::Some(passed) => slices.passed += passed,
+            GatherEnd::All => slices.take_slice(),
+            GatherEnd::TooLarge => {
                 actions.finish(answer_too_large(answer_bytes(shared)));
                 return Ok(());
             }
-            Gathered::NoMemory => {
+            GatherEnd::NoMemory => {
                 debug_assert!(false, "all that it may copy was claimed before");
             }
         }
@@ -297,14 +297,14 @@ impl FoundRecords {
         shown: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl ResponseMemory + CallClock),
-    ) -> Result<Gathered, NotFetched> {
+    ) -> Result<GatherEnd, NotFetched> {
         let (now_ms, hasher) = (actions.now_ms(), shared.store.hasher());
         let most_bytes = answer_bytes(shared);
         let slice_end = self.message.own.len().saturating_add(slice_bytes);
         let mut is_claimed = copied_bytes.is_none();
         for (passed, key) in keys.enumerate() {
             if self.message.own.len() >= slice_end {
-                return Ok(Gathered::Some(passed));
+                return Ok(GatherEnd::Some(passed));
             }
             let hash = hasher.hash(key);
             let Some(entry) = shown.get(key, hash, now_ms)? else {
@@ -313,16 +313,16 @@ impl FoundRecords {
             };
             shown.touch(hash);
             if !self.add(key, &entry, most_bytes) {
-                return Ok(Gathered::TooLarge);
+                return Ok(GatherEnd::TooLarge);
             }
             if !is_claimed && self.message.own.len() > LARGE_ANSWER_BYTES {
                 is_claimed = actions.can_send_large(copied_bytes.unwrap_or(0));
                 if !is_claimed {
-                    return Ok(Gathered::NoMemory);
+                    return Ok(GatherEnd::NoMemory);
                 }
             }
         }
-        Ok(Gathered::All)
+        Ok(GatherEnd::All)
     }
 
     /// Adds a record; false: the response would have more than `most_bytes`, beside values that it

@@ -5,7 +5,6 @@ use api::tkrzw::{
     RebuildRequest, ShouldBeRebuiltRequest, SynchronizeRequest,
 };
 use api::tkrzw_before;
-use protobuf::writer;
 use store::Durability;
 
 use super::decode::{decode, not_a_request};
@@ -103,9 +102,13 @@ pub(super) fn respond(
                 true => actions.respond(|out| NO_FILE.encode(out)),
                 false => {
                     let size = i64::try_from(file_bytes(target, shared)).unwrap_or(i64::MAX);
+                    let response = GetFileSizeResponse {
+                        file_size: size,
+                        ..GetFileSizeResponse::default()
+                    };
                     actions.respond(|out| {
                         RequestResult::SUCCESS.encode(out);
-                        writer::int64(out, GetFileSizeResponse::NUMBERS.file_size, size);
+                        response.encode(out);
                     });
                 }
             }

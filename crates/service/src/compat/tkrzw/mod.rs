@@ -48,7 +48,7 @@ use crate::keyvalue;
 use crate::method::{Method, Service};
 use crate::status::{self, Status};
 use count::Count;
-use exchange::Exchange;
+use exchange::WaitingExchange;
 use get_multi::GetMulti;
 use idle::IdleTimer;
 use iterate::Iterate;
@@ -60,7 +60,7 @@ use rekey::Rekey;
 use replicate::Replicate;
 use search::Search;
 use single::{GetOne, Pending};
-use stream::Stream;
+use stream::TkrzwStream;
 
 /// What calls of this service ask for.
 pub(crate) trait TkrzwActions:
@@ -120,7 +120,7 @@ enum TkrzwStep {
     /// A single write is with the committer.
     Write(Pending),
     /// A CompareExchange that may wait or wake others.
-    Exchange(Box<Exchange>),
+    Exchange(Box<WaitingExchange>),
     /// A GetMulti waits for a view.
     GetMulti(Box<GetMulti>),
     /// Writes of several records are with the committer.
@@ -138,7 +138,7 @@ enum TkrzwStep {
     /// A Synchronize waits for the device.
     Synchronize(Box<Synchronize>),
     /// Operations come and go.
-    Stream(Box<Stream>),
+    Stream(Box<TkrzwStream>),
     /// An iterator.
     Iterate(Box<Iterate>),
     /// Updates go out.
@@ -158,7 +158,7 @@ impl TkrzwCall {
         let step = match method {
             M::TkrzwStream | M::TkrzwBeforeStream => {
                 let idle = IdleTimer::started(actions);
-                TkrzwStep::Stream(Box::new(Stream::new(package, idle)))
+                TkrzwStep::Stream(Box::new(TkrzwStream::new(package, idle)))
             }
             M::TkrzwIterate | M::TkrzwBeforeIterate => {
                 let idle = IdleTimer::started(actions);
@@ -389,7 +389,7 @@ fn begin(
         | M::TkrzwIncrement
         | M::TkrzwBeforeIncrement
         | M::TkrzwBeforeCompareExchange => single::begin(method, bytes, shared, actions),
-        M::TkrzwCompareExchange => Exchange::begin(bytes, shared, actions),
+        M::TkrzwCompareExchange => WaitingExchange::begin(bytes, shared, actions),
         M::TkrzwGetMulti | M::TkrzwBeforeGetMulti => {
             GetMulti::begin(method, bytes, shared, actions)
         }

@@ -77,7 +77,7 @@ struct Writing<D> {
 }
 
 /// Records to be written, as the request has them.
-struct Records<'a> {
+struct GivenRecords<'a> {
     pairs: Vec<RecordPair<'a>>,
     writing: Writing<&'a [u8]>,
 }
@@ -94,7 +94,7 @@ impl MultiWrite {
         match method {
             M::TkrzwSetMulti | M::TkrzwBeforeSetMulti => {
                 let request: SetMultiRequest<'_> = decode(method, bytes)?;
-                let records = Records {
+                let records = GivenRecords {
                     pairs: pairs(method, request.records.iter())?,
                     writing: Writing {
                         kind: MultiKind::Set,
@@ -107,7 +107,7 @@ impl MultiWrite {
             }
             M::TkrzwAppendMulti | M::TkrzwBeforeAppendMulti => {
                 let request: AppendMultiRequest<'_> = decode(method, bytes)?;
-                let records = Records {
+                let records = GivenRecords {
                     pairs: pairs(method, request.records.iter())?,
                     writing: Writing {
                         kind: MultiKind::Append,
@@ -120,7 +120,7 @@ impl MultiWrite {
             }
             M::TkrzwRemoveMulti | M::TkrzwBeforeRemoveMulti => {
                 let request: RemoveMultiRequest<'_> = decode(method, bytes)?;
-                let records = Records {
+                let records = GivenRecords {
                     pairs: keys(method, request.keys.iter())?,
                     writing: Writing {
                         kind: MultiKind::Remove,
@@ -291,7 +291,7 @@ impl<D: AsRef<[u8]>> Writing<D> {
     }
 }
 
-impl Records<'_> {
+impl GivenRecords<'_> {
     /// Returns whether all of them fit into a slice.
     fn fit(&self, bounds: SliceBounds) -> bool {
         let operations = self.pairs.len().saturating_mul(self.writing.operations());
@@ -305,7 +305,7 @@ type Pushed = Result<(), PushError>;
 fn begin_records(
     (method, bytes): (Method, &[u8]),
     dbm_index: i32,
-    mut records: Records<'_>,
+    mut records: GivenRecords<'_>,
     shared: &Shared,
     actions: &mut impl TkrzwActions,
 ) -> Result<Option<TkrzwStep>, Status> {
@@ -355,7 +355,7 @@ fn begin_records(
 /// Refuses what no commit can take, with the words that a commit has for it.
 fn check(
     method: Method,
-    records: &Records<'_>,
+    records: &GivenRecords<'_>,
     id: DatabaseId,
     limits: &DatabaseLimits,
     actions: &mut impl DatabaseAccess,

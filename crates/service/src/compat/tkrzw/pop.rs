@@ -27,7 +27,7 @@ use crate::limits::{TKRZW_CLAIM_RETRY_MS, TKRZW_TRIES};
 use crate::method::Method;
 use crate::rights::Right;
 use crate::status::{Code, Status};
-use crate::tkrzw_state::{Claim, WaitTopic};
+use crate::tkrzw_state::{KeyClaim, WaitTopic};
 
 const METHOD: Method = Method::TkrzwPopFirst;
 
@@ -42,13 +42,13 @@ pub(super) struct Pop {
     has_skipped: bool,
     /// The walk begins anew when the timer expires.
     is_pausing: bool,
-    claim: Option<Claim>,
+    claim: Option<KeyClaim>,
     tries: u32,
 }
 
 /// The record that was found.
 struct FoundRecord {
-    claim: Claim,
+    claim: KeyClaim,
     version: u64,
 }
 

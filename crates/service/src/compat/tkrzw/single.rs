@@ -403,7 +403,11 @@ impl Pending {
                 writer::bytes(out, CompareExchangeResponse::NUMBERS.actual, value);
             }
             Pending::Increment | Pending::ReadNumber { .. } => {
-                writer::int64(out, IncrementResponse::NUMBERS.current, answer.number);
+                let response = IncrementResponse {
+                    current: answer.number,
+                    ..IncrementResponse::default()
+                };
+                response.encode(out);
             }
         }
     }

@@ -31,7 +31,7 @@ use crate::status::Status;
 const ECHO_FIELD: u32 = 1;
 
 /// An open stream.
-pub(super) struct Stream {
+pub(super) struct TkrzwStream {
     package: Package,
     idle: IdleTimer,
     /// What came and is not answered, in the order sent.
@@ -74,9 +74,9 @@ enum StreamedOperation<'a> {
     Single(SingleRequest<'a>),
 }
 
-impl Stream {
-    pub(super) fn new(package: Package, idle: IdleTimer) -> Stream {
-        Stream {
+impl TkrzwStream {
+    pub(super) fn new(package: Package, idle: IdleTimer) -> TkrzwStream {
+        TkrzwStream {
             package,
             idle,
             waiting: VecDeque::new(),

@@ -21,12 +21,11 @@ pub(crate) use several::{
 
 pub(crate) use watch::decode_watch;
 
-use std::fmt;
-
 use protobuf::{DecodeError, FieldFault};
 
 /// Why a request or response is refused: the field, and what is wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
 pub struct Invalid {
     /// The field as the `.proto` file names it; empty if not even its number can be read.
     pub field: &'static str,
@@ -76,6 +75,21 @@ impl Invalid {
     pub(crate) fn refuse_unserved(number: u32) -> Result<(), Invalid> {
         Invalid::not_served(number).map_or(Ok(()), Err)
     }
+
+    fn text(&self) -> String {
+        let field = self.field;
+        match self.rule {
+            FieldRule::Malformed(FieldFault::TooManyFields) => {
+                format!("{}, or too many operations", FieldFault::TooManyFields)
+            }
+            FieldRule::Malformed(fault) if field.is_empty() => {
+                format!("the message is no protobuf message: {fault}")
+            }
+            FieldRule::Malformed(fault) => format!("field {field} cannot be read: {fault}"),
+            FieldRule::NotServed => format!("field {field} is not served by this version"),
+            FieldRule::Broken(rule) => format!("field {field} {rule}"),
+        }
+    }
 }
 
 impl From<DecodeError> for Invalid {
@@ -86,29 +100,3 @@ impl From<DecodeError> for Invalid {
         }
     }
 }
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.field, self.rule) {
-            (_, FieldRule::Malformed(FieldFault::TooManyFields)) => {
-                write!(
-                    formatter,
-                    "{}, or too many operations",
-                    FieldFault::TooManyFields
-                )
-            }
-            ("", FieldRule::Malformed(fault)) => {
-                write!(formatter, "the message is no protobuf message: {fault}")
-            }
-            (field, FieldRule::Malformed(fault)) => {
-                write!(formatter, "field {field} cannot be read: {fault}")
-            }
-            (field, FieldRule::NotServed) => {
-                write!(formatter, "field {field} is not served by this version")
-            }
-            (field, FieldRule::Broken(rule)) => write!(formatter, "field {field} {rule}"),
-        }
-    }
-}
-
-impl std::error::Error for Invalid {}

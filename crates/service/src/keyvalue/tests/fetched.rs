@@ -24,7 +24,7 @@ pub(crate) fn on_disk(test: impl FnOnce()) {
 
 /// What a call is shown in this test; for one on disk only what it has planned.
 pub(super) fn read(
-    call: &mut Call,
+    call: &mut ServiceCall,
     (database, kept): (DatabaseId, &[u8]),
     shared: &Shared,
     room: &mut Room<'_>,
@@ -51,7 +51,7 @@ pub(super) fn read(
 
 /// Shows a call what it plans to read of a tree; returns the last commit in there.
 fn show(
-    call: &mut Call,
+    call: &mut ServiceCall,
     kept: &[u8],
     tree: TreeIndex,
     shared: &Shared,

@@ -33,9 +33,9 @@ use crate::identities::{Identities, Identity, Proof, TokenKey};
 use crate::limits::LARGE_ANSWER_BYTES;
 use crate::message_parts::{MessagePart, MessageParts};
 use crate::method::Method;
-use crate::services::Call;
+use crate::services::ServiceCall;
 use crate::serving::Registry;
-use crate::shares::Caller;
+use crate::shares::CallerId;
 use crate::status::{Code, Status};
 use crate::task::{Task, TaskRefusal};
 use crate::waiting::WaitingCalls;
@@ -256,7 +256,7 @@ impl Bench {
     pub(crate) fn steps(
         &mut self,
         method: Method,
-        begin: impl FnOnce(&mut Call, &Shared, &mut Room<'_>),
+        begin: impl FnOnce(&mut ServiceCall, &Shared, &mut Room<'_>),
     ) -> Ended {
         let Bench {
             shared,
@@ -277,7 +277,7 @@ impl Bench {
             deadline_ns: u64::MAX,
             metadata: &NoMetadata,
         };
-        let mut call = Call::started(method, &head, shared, &mut room);
+        let mut call = ServiceCall::started(method, &head, shared, &mut room);
         if room.status.is_none() {
             begin(&mut call, shared, &mut room);
         }
@@ -460,7 +460,13 @@ impl<'a> Room<'a> {
 
     /// Brings a message while there is no memory for its answer, and, if it is put back, once more
     /// when there is. What was put back has done nothing.
-    pub(crate) fn bring(&mut self, call: &mut Call, message: &[u8], last: bool, shared: &Shared) {
+    pub(crate) fn bring(
+        &mut self,
+        call: &mut ServiceCall,
+        message: &[u8],
+        last: bool,
+        shared: &Shared,
+    ) {
         let before = (self.batch.len(), self.batch.bytes(), self.messages.len());
         self.has_room = false;
         call.message(message, last, shared, self);
@@ -676,8 +682,8 @@ impl Wakeups for Room<'_> {
         self.wants_step = true;
     }
 
-    fn caller(&self) -> Caller {
-        Caller::default()
+    fn caller(&self) -> CallerId {
+        CallerId::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use wal::{PrepareError, ReadySegment, RetiredSegment, SegmentStock, WantedSegment};
 
 use super::DurableCommitter;
-use crate::durable::event::Event;
+use crate::durable::event::StorageEvent;
 use crate::durable::segments::LogSegments;
 
 impl DurableCommitter {
@@ -32,7 +32,7 @@ impl DurableCommitter {
     }
 
     /// There is room for more log again, or none any more.
-    fn supply_has_changed(&mut self, event: Option<Event>) {
+    fn supply_has_changed(&mut self, event: Option<StorageEvent>) {
         let Some(event) = event else { return };
         self.groups.refuse_growth(self.segments.shortage());
         self.events.push(event);
@@ -78,7 +78,8 @@ impl DurableCommitter {
 
     /// Says that segments could not be taken back.
     pub(in crate::durable) fn not_retired(&mut self, error: &PrepareError) {
-        self.events.push(Event::NotRetired(error.to_string()));
+        self.events
+            .push(StorageEvent::NotRetired(error.to_string()));
     }
 
     /// Takes back what makes segments ready, from a thread that has ended.

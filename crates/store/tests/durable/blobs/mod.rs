@@ -11,7 +11,7 @@ mod settling;
 use std::sync::{Arc, Mutex};
 
 use store::blob::{
-    Begin, Blobs, Chunk, ContentEnd, ContentReadError, Description, Owner, Sealed, Upload,
+    Begin, BlobStore, Chunk, ContentEnd, ContentReadError, Description, Owner, Sealed, Upload,
     UploadError, UploadPeer, key,
 };
 use store::durable::OpenError;
@@ -124,7 +124,7 @@ impl Bench {
         made.expect("it was made")
     }
 
-    pub fn blobs(&self) -> &Arc<Blobs> {
+    pub fn blobs(&self) -> &Arc<BlobStore> {
         self.durable.store.blobs().expect("there is a log")
     }
 

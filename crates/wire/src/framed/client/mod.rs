@@ -12,7 +12,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::Protocol;
+use super::FramedProtocol;
 use super::status::FramedStatus;
 use crate::http2::{CloseReason, Config, ErrorCode, StreamKey};
 use calls::AwaitedCalls;
@@ -30,7 +30,7 @@ pub use request::FramedCallHead;
 /// before, and what that becomes when it is decompressed.
 #[derive(Debug)]
 pub struct ClientConnection {
-    protocol: Protocol,
+    protocol: FramedProtocol,
     max_message_bytes: usize,
     max_calls: usize,
     closed: Option<CloseReason>,
@@ -114,7 +114,7 @@ impl ClientConnection {
     /// Returns a connection on which nothing has been sent. Of the configuration
     /// `max_message_bytes` holds for each message of a response, and `max_streams` for the calls at
     /// once.
-    pub fn new(protocol: Protocol, config: &Config) -> ClientConnection {
+    pub fn new(protocol: FramedProtocol, config: &Config) -> ClientConnection {
         ClientConnection {
             protocol,
             max_message_bytes: config.max_message_bytes,
@@ -130,7 +130,7 @@ impl ClientConnection {
     }
 
     /// Returns which protocol it carries.
-    pub fn protocol(&self) -> Protocol {
+    pub fn protocol(&self) -> FramedProtocol {
         self.protocol
     }
 

@@ -6,7 +6,7 @@ use super::calls;
 use super::{ClientConnection, FramedCallEnd, LastResponse, ReceiveStep};
 use crate::framed::baidu_std;
 use crate::framed::unpack::{FramedCompression, FramedUnpacking};
-use crate::framed::{BadHeader, FrameHeader, FramedStatus, Protocol, checksum, srpc};
+use crate::framed::{BadHeader, FramedHeader, FramedProtocol, FramedStatus, checksum, srpc};
 use crate::http2::StreamKey;
 use crate::limits;
 
@@ -74,8 +74,8 @@ impl ClientConnection {
             return ReceiveStep::Wait;
         };
         let head = match self.protocol {
-            Protocol::BaiduStd => self.baidu_std_head(meta, header),
-            Protocol::Srpc => self.srpc_head(meta, header),
+            FramedProtocol::BaiduStd => self.baidu_std_head(meta, header),
+            FramedProtocol::Srpc => self.srpc_head(meta, header),
         };
         let ResponseHead { call, body } = match head {
             Ok(head) => head,
@@ -99,7 +99,7 @@ impl ClientConnection {
     }
 
     /// Returns the header of the next frame, if it is there.
-    fn header(&self, rest: &[u8]) -> Result<Option<FrameHeader>, &'static str> {
+    fn header(&self, rest: &[u8]) -> Result<Option<FramedHeader>, &'static str> {
         const NO_MAGIC: &str = "a frame does not begin with the magic bytes of its protocol";
         let magic = self.protocol.magic();
         let begun = rest.len().min(magic.len());
@@ -129,7 +129,7 @@ impl ClientConnection {
     fn baidu_std_head(
         &self,
         meta: &[u8],
-        header: FrameHeader,
+        header: FramedHeader,
     ) -> Result<ResponseHead, &'static str> {
         let Ok(meta) = baidu_std::RpcMeta::decode(meta) else {
             return Err(NO_MESSAGE);
@@ -157,7 +157,7 @@ impl ClientConnection {
     }
 
     /// The same of SRPC.
-    fn srpc_head(&self, meta: &[u8], header: FrameHeader) -> Result<ResponseHead, &'static str> {
+    fn srpc_head(&self, meta: &[u8], header: FramedHeader) -> Result<ResponseHead, &'static str> {
         let Ok(meta) = srpc::RpcMeta::decode(meta) else {
             return Err(NO_MESSAGE);
         };

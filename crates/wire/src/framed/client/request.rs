@@ -6,8 +6,8 @@ use protobuf::writer;
 
 use super::calls::{self, CALLS_MAX};
 use super::{BeginError, ClientConnection};
-use crate::framed::baidu_std::compress;
-use crate::framed::{FrameHeader, Protocol, srpc};
+use crate::framed::baidu_std::{self, compress};
+use crate::framed::{FramedHeader, FramedProtocol, srpc};
 use crate::grpc::{Metadata, compression, metadata};
 use crate::http2::StreamKey;
 use crate::limits;
@@ -66,7 +66,7 @@ impl ClientConnection {
         if self.calls.len() >= self.max_calls {
             return Err(BeginError::TooManyCalls);
         }
-        if self.protocol == Protocol::Srpc && !head.attachment.is_empty() {
+        if self.protocol == FramedProtocol::Srpc && !head.attachment.is_empty() {
             return Err(BeginError::NoAttachments);
         }
         if fields(head).any(|(name, _)| metadata::is_binary_key(name.as_bytes())) {
@@ -98,8 +98,8 @@ impl ClientConnection {
         let header_bytes = self.protocol.header_bytes();
         out.extend_from_slice(&[0; srpc::HEADER_BYTES][..header_bytes]);
         match self.protocol {
-            Protocol::BaiduStd => write_baidu_std_meta(call, head, new_token, out),
-            Protocol::Srpc => write_srpc_meta(head, out),
+            FramedProtocol::BaiduStd => write_baidu_std_meta(call, head, new_token, out),
+            FramedProtocol::Srpc => write_srpc_meta(head, out),
         }
         let body_start = out.len();
         let meta_bytes = body_start - start - header_bytes;
@@ -116,7 +116,7 @@ impl ClientConnection {
         if body_bytes > limits::FRAMED_REQUEST_BYTES {
             return Err(BeginError::MessageTooLarge);
         }
-        let header = FrameHeader {
+        let header = FramedHeader {
             meta_bytes,
             body_bytes,
         };
@@ -143,48 +143,49 @@ impl ClientConnection {
     }
 
     /// Returns the calls that a connection may have at once.
-    pub(super) fn bounded_calls(protocol: Protocol, max_calls: usize) -> usize {
+    pub(super) fn bounded_calls(protocol: FramedProtocol, max_calls: usize) -> usize {
         match protocol {
-            Protocol::BaiduStd => max_calls.clamp(1, CALLS_MAX),
-            Protocol::Srpc => 1,
+            FramedProtocol::BaiduStd => max_calls.clamp(1, CALLS_MAX),
+            FramedProtocol::Srpc => 1,
         }
     }
 }
 
-/// As brpc's own client writes them, whatever stands for nothing included.
+/// As brpc's own client writes them, whatever stands for nothing included. The fields of the user
+/// are written one by one: their values need not be text.
 fn write_baidu_std_meta(
     call: StreamKey,
     head: &FramedCallHead<'_>,
     new_token: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) {
-    writer::message(out, 1, |out| {
-        writer::bytes_always(out, 1, head.service.as_bytes());
-        writer::bytes_always(out, 2, head.method.as_bytes());
-        // log_id
-        writer::uint64_always(out, 3, 0);
-        if let Some(timeout_ns) = head.timeout_ns {
-            writer::uint64_always(out, 8, timeout_ms(timeout_ns));
-        }
-    });
-    let compress_type = if head.gzip {
-        compress::GZIP
-    } else {
-        compress::NONE
+    let compress_type = match head.gzip {
+        true => compress::GZIP,
+        false => compress::NONE,
     };
-    writer::uint64_always(out, 3, compress_type as u64);
-    writer::uint64_always(out, 4, calls::correlation_id(call).cast_unsigned());
-    if !head.attachment.is_empty() {
-        writer::uint64_always(out, 5, head.attachment.len() as u64);
-    }
-    if let Some(token) = new_token {
-        writer::bytes_always(out, 7, token);
-    }
+    // It is shorter than a frame, of which the bound is checked.
+    let attachment_size = i32::try_from(head.attachment.len()).unwrap_or(i32::MAX);
+    let meta = baidu_std::RpcMeta {
+        request: Some(baidu_std::RpcRequestMeta {
+            service_name: head.service,
+            method_name: head.method,
+            log_id: Some(0),
+            timeout_ms: head.timeout_ns.map(timeout_ms),
+            ..baidu_std::RpcRequestMeta::default()
+        }),
+        compress_type: Some(compress_type),
+        correlation_id: Some(calls::correlation_id(call)),
+        attachment_size: (attachment_size > 0).then_some(attachment_size),
+        authentication_data: new_token,
+        ..baidu_std::RpcMeta::default()
+    };
+    meta.encode(out);
     let others = fields(head).filter(|(name, _)| name.as_bytes() != AUTHORIZATION);
     for (name, value) in others {
-        writer::message(out, 9, |out| {
-            writer::bytes_always(out, 1, name.as_bytes());
-            writer::bytes_always(out, 2, value);
+        let numbers = baidu_std::UserField::NUMBERS;
+        writer::message(out, baidu_std::RpcMeta::NUMBERS.user_fields, |out| {
+            writer::bytes_always(out, numbers.key, name.as_bytes());
+            writer::bytes_always(out, numbers.value, value);
         });
     }
     // content_type: 0, checksum_type: 0, and an empty checksum_value.
@@ -198,24 +199,29 @@ fn fields<'a>(head: &FramedCallHead<'a>) -> impl Iterator<Item = (&'a str, &'a [
 }
 
 /// Returns whole milliseconds, none of which is lost.
-fn timeout_ms(timeout_ns: u64) -> u64 {
-    timeout_ns.div_ceil(1_000_000).clamp(1, i32::MAX as u64)
+fn timeout_ms(timeout_ns: u64) -> i32 {
+    let timeout_ms = timeout_ns.div_ceil(1_000_000).max(1);
+    i32::try_from(timeout_ms).unwrap_or(i32::MAX)
 }
 
-/// As SRPC's own client writes them.
+/// As SRPC's own client writes them, the metadata one by one.
 fn write_srpc_meta(head: &FramedCallHead<'_>, out: &mut Vec<u8>) {
-    writer::message(out, 1, |out| {
-        writer::bytes_always(out, 1, head.service.as_bytes());
-        writer::bytes_always(out, 2, head.method.as_bytes());
-    });
-    if head.gzip {
-        writer::uint64_always(out, 4, compress::GZIP as u64);
-    }
-    writer::uint64_always(out, 7, srpc::DATA_PROTOBUF as u64);
+    let meta = srpc::RpcMeta {
+        request: Some(srpc::RpcRequestMeta {
+            service_name: head.service,
+            method_name: head.method,
+            ..srpc::RpcRequestMeta::default()
+        }),
+        compress_type: head.gzip.then_some(compress::GZIP),
+        data_type: Some(srpc::DATA_PROTOBUF),
+        ..srpc::RpcMeta::default()
+    };
+    meta.encode(out);
     for (name, value) in fields(head) {
-        writer::message(out, 8, |out| {
-            writer::bytes_always(out, 1, name.as_bytes());
-            writer::bytes_always(out, 3, value);
+        let numbers = srpc::TransInfo::NUMBERS;
+        writer::message(out, srpc::RpcMeta::NUMBERS.trans_info, |out| {
+            writer::bytes_always(out, numbers.key, name.as_bytes());
+            writer::bytes_always(out, numbers.str_value, value);
         });
     }
 }

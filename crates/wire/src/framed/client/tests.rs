@@ -20,11 +20,11 @@ struct Client {
 }
 
 impl Client {
-    fn new(protocol: Protocol) -> Client {
+    fn new(protocol: FramedProtocol) -> Client {
         Client::with(protocol, &Config::client())
     }
 
-    fn with(protocol: Protocol, config: &Config) -> Client {
+    fn with(protocol: FramedProtocol, config: &Config) -> Client {
         Client {
             connection: ClientConnection::new(protocol, config),
             input: Vec::new(),
@@ -88,7 +88,7 @@ const ECHO: FramedCallHead<'static> = FramedCallHead {
 fn response(meta: &baidu_std::RpcMeta<'_>, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     meta.encode(&mut bytes);
-    frame(Protocol::BaiduStd, &bytes, body)
+    frame(FramedProtocol::BaiduStd, &bytes, body)
 }
 
 fn ok_meta<'a>(call: StreamKey) -> baidu_std::RpcMeta<'a> {
@@ -105,7 +105,7 @@ fn ok_response(call: StreamKey, body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn requests_are_those_of_brpcs_client_byte_by_byte() {
-    let mut client = Client::new(Protocol::BaiduStd);
+    let mut client = Client::new(FramedProtocol::BaiduStd);
     let sent = client.sent(&ECHO);
     // As it was seen, but for the number that the client chose: 0x10000.
     let seen = hex(
@@ -127,7 +127,7 @@ fn requests_are_those_of_brpcs_client_byte_by_byte() {
 
 #[test]
 fn requests_are_those_of_srpcs_client_byte_by_byte() {
-    let mut client = Client::new(Protocol::Srpc);
+    let mut client = Client::new(FramedProtocol::Srpc);
     let head = FramedCallHead {
         service: "Example",
         ..ECHO
@@ -141,7 +141,7 @@ fn requests_are_those_of_srpcs_client_byte_by_byte() {
 
 #[test]
 fn responses_of_a_brpc_server_are_understood() {
-    let mut client = Client::new(Protocol::BaiduStd);
+    let mut client = Client::new(FramedProtocol::BaiduStd);
     let calls: Vec<StreamKey> = (0..3).map(|_| client.begin()).collect();
     let types = "5000 5800 6200";
     let plain = format!("505250430000001d00000010 12020800 1800 20808004 {types}");
@@ -164,7 +164,7 @@ fn responses_of_a_brpc_server_are_understood() {
 
 #[test]
 fn responses_of_an_srpc_server_are_understood() {
-    let mut client = Client::new(Protocol::Srpc);
+    let mut client = Client::new(FramedProtocol::Srpc);
     let fine = client.begin();
     assert_eq!(client.try_begin(&ECHO), Err(BeginError::TooManyCalls));
     assert_eq!(client.connection.calls_left(), 0);
@@ -190,7 +190,7 @@ fn responses_of_an_srpc_server_are_understood() {
 
 #[test]
 fn responses_are_matched_by_their_ids_in_any_order() {
-    let mut client = Client::new(Protocol::BaiduStd);
+    let mut client = Client::new(FramedProtocol::BaiduStd);
     let calls: Vec<StreamKey> = (0..5).map(|_| client.begin()).collect();
     for (token, call) in (1..).zip(&calls) {
         client.connection.set_token(*call, token);
@@ -249,7 +249,7 @@ fn a_response_for_no_call_is_a_connection_error() {
         },
     ];
     for (at, make) in cases.into_iter().enumerate() {
-        let mut client = Client::new(Protocol::BaiduStd);
+        let mut client = Client::new(FramedProtocol::BaiduStd);
         let (first, second) = (client.begin(), client.begin());
         client.receive(&make(first));
         assert_eq!(client.violation(), Some(NO_CALL), "{at}");
@@ -263,7 +263,7 @@ fn a_response_for_no_call_is_a_connection_error() {
         assert_eq!(client.failures.len() + client.responses.len(), 2);
         assert_eq!((client.connection.running(), client.input.len()), (0, 0));
     }
-    let mut client = Client::new(Protocol::Srpc);
+    let mut client = Client::new(FramedProtocol::Srpc);
     client.receive(&hex("53525043 00000006 00000000 00000000 12020801 3800"));
     assert_eq!(
         client.violation(),
@@ -275,26 +275,41 @@ fn a_response_for_no_call_is_a_connection_error() {
 fn a_frame_that_lies_about_itself_ends_the_connection() {
     let long_meta = [&[0x3a, 0x80, 0x9c, 1][..], &[0; 20_000]].concat();
     let cases = [
-        (Protocol::BaiduStd, hex("58525043")),
-        (Protocol::BaiduStd, b"HTTP/1.1 400 Bad Request".to_vec()),
-        (Protocol::BaiduStd, hex("50525043 00000005 00000006 01")),
-        (Protocol::BaiduStd, hex("50525043 ffffffff 00000010")),
+        (FramedProtocol::BaiduStd, hex("58525043")),
         (
-            Protocol::BaiduStd,
-            frame(Protocol::BaiduStd, &hex("0aff"), HELLO),
+            FramedProtocol::BaiduStd,
+            b"HTTP/1.1 400 Bad Request".to_vec(),
         ),
         (
-            Protocol::BaiduStd,
-            frame(Protocol::BaiduStd, &long_meta, b""),
+            FramedProtocol::BaiduStd,
+            hex("50525043 00000005 00000006 01"),
+        ),
+        (FramedProtocol::BaiduStd, hex("50525043 ffffffff 00000010")),
+        (
+            FramedProtocol::BaiduStd,
+            frame(FramedProtocol::BaiduStd, &hex("0aff"), HELLO),
+        ),
+        (
+            FramedProtocol::BaiduStd,
+            frame(FramedProtocol::BaiduStd, &long_meta, b""),
         ),
         // A request.
         (
-            Protocol::BaiduStd,
-            frame(Protocol::BaiduStd, &hex("0a00 2001"), HELLO),
+            FramedProtocol::BaiduStd,
+            frame(FramedProtocol::BaiduStd, &hex("0a00 2001"), HELLO),
         ),
-        (Protocol::Srpc, hex("53525043 00010000 00000010 00000000")),
-        (Protocol::Srpc, frame(Protocol::Srpc, &hex("0aff"), HELLO)),
-        (Protocol::Srpc, frame(Protocol::Srpc, &hex("3800"), HELLO)),
+        (
+            FramedProtocol::Srpc,
+            hex("53525043 00010000 00000010 00000000"),
+        ),
+        (
+            FramedProtocol::Srpc,
+            frame(FramedProtocol::Srpc, &hex("0aff"), HELLO),
+        ),
+        (
+            FramedProtocol::Srpc,
+            frame(FramedProtocol::Srpc, &hex("3800"), HELLO),
+        ),
     ];
     for (protocol, bytes) in cases {
         let mut client = Client::new(protocol);
@@ -307,7 +322,7 @@ fn a_frame_that_lies_about_itself_ends_the_connection() {
 
 #[test]
 fn errors_come_with_their_code_its_meaning_and_their_text() {
-    let mut client = Client::new(Protocol::BaiduStd);
+    let mut client = Client::new(FramedProtocol::BaiduStd);
     let cases = [
         (1002, StatusMeaning::UnknownMethod),
         (2004, StatusMeaning::Overloaded),
@@ -405,7 +420,7 @@ fn a_response_that_cannot_be_used_ends_its_call_alone() {
         max_message_bytes: 100,
         ..Config::client()
     };
-    let mut client = Client::with(Protocol::BaiduStd, &config);
+    let mut client = Client::with(FramedProtocol::BaiduStd, &config);
     for (change, bytes, says) in UNUSABLE {
         let call = client.begin();
         client.receive(&response(&change(ok_meta(call)), &vec![0xff; bytes]));
@@ -438,7 +453,7 @@ fn compressed_responses_are_decompressed_up_to_the_limit() {
             .compress_vec(message)
             .expect("fits"),
     };
-    let mut client = Client::with(Protocol::BaiduStd, &config);
+    let mut client = Client::with(FramedProtocol::BaiduStd, &config);
     for compress_type in [baidu_std::compress::GZIP, baidu_std::compress::SNAPPY] {
         for bytes in [0, 1, 1_000, 1_001] {
             let (call, text) = (client.begin(), vec![b'x'; bytes]);
@@ -470,9 +485,9 @@ fn compressed_responses_are_decompressed_up_to_the_limit() {
 
 #[test]
 fn compressed_requests_become_the_message_again() {
-    let mut client = Client::new(Protocol::Srpc);
+    let mut client = Client::new(FramedProtocol::Srpc);
     let sent = client.sent(&FramedCallHead { gzip: true, ..ECHO });
-    let header = Protocol::Srpc.read_header(&sent).expect("a header");
+    let header = FramedProtocol::Srpc.read_header(&sent).expect("a header");
     let body = &sent[srpc::HEADER_BYTES + header.meta_bytes..];
     let meta = srpc::RpcMeta::decode(&sent[srpc::HEADER_BYTES..][..header.meta_bytes]);
     let compress_type = meta.expect("a message").compress_type;
@@ -485,7 +500,7 @@ fn compressed_requests_become_the_message_again() {
 /// The response to a call that was given up is no response to nobody.
 #[test]
 fn a_call_that_was_given_up_keeps_its_place_until_its_response_comes() {
-    for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+    for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
         let config = Config {
             max_streams: 1,
             ..Config::client()
@@ -501,16 +516,16 @@ fn a_call_that_was_given_up_keeps_its_place_until_its_response_comes() {
         assert!(!client.connection.takes_calls() && client.connection.calls_left() == 1);
         assert_eq!(client.try_begin(&ECHO), Err(BeginError::Closing));
         let late = match protocol {
-            Protocol::BaiduStd => ok_response(given_up, HELLO),
-            Protocol::Srpc => frame(protocol, &hex("12020801"), HELLO),
+            FramedProtocol::BaiduStd => ok_response(given_up, HELLO),
+            FramedProtocol::Srpc => frame(protocol, &hex("12020801"), HELLO),
         };
         // Also if it is given up while its response comes, or does not end well.
         client.receive(&late);
         assert!(client.connection.takes_calls());
         let halfway = client.begin();
         let late = match protocol {
-            Protocol::BaiduStd => ok_response(halfway, HELLO),
-            Protocol::Srpc => late,
+            FramedProtocol::BaiduStd => ok_response(halfway, HELLO),
+            FramedProtocol::Srpc => late,
         };
         client.receive(&late[..late.len() - 1]);
         client.connection.cancel(halfway);
@@ -530,7 +545,7 @@ fn a_call_that_was_given_up_keeps_its_place_until_its_response_comes() {
 #[test]
 fn a_response_that_came_before_the_end_is_reported() {
     for _ in 0..2 {
-        let mut client = Client::new(Protocol::BaiduStd);
+        let mut client = Client::new(FramedProtocol::BaiduStd);
         let (first, second) = (client.begin(), client.begin());
         client.input = ok_response(first, HELLO);
         client.connection.peer_closed();
@@ -564,10 +579,12 @@ fn the_token_of_another_caller_goes_again() {
         (Some(&other), None),
         (Some(&one), Some(b"one")),
     ];
-    let mut client = Client::new(Protocol::BaiduStd);
+    let mut client = Client::new(FramedProtocol::BaiduStd);
     for (metadata, expected) in calls {
         let sent = client.sent(&FramedCallHead { metadata, ..ECHO });
-        let header = Protocol::BaiduStd.read_header(&sent).expect("a header");
+        let header = FramedProtocol::BaiduStd
+            .read_header(&sent)
+            .expect("a header");
         let meta = &sent[baidu_std::HEADER_BYTES..][..header.meta_bytes];
         let meta = baidu_std::RpcMeta::decode(meta).expect("a message");
         assert_eq!(meta.authentication_data, expected);
@@ -585,10 +602,12 @@ fn a_token_goes_with_the_first_call_of_a_connection_of_baidu_std_and_with_each_o
         metadata: Some(&metadata),
         ..ECHO
     };
-    let mut client = Client::new(Protocol::BaiduStd);
+    let mut client = Client::new(FramedProtocol::BaiduStd);
     for expected in [Some(&b"secret"[..]), None] {
         let sent = client.sent(&head);
-        let header = Protocol::BaiduStd.read_header(&sent).expect("a header");
+        let header = FramedProtocol::BaiduStd
+            .read_header(&sent)
+            .expect("a header");
         let meta = &sent[baidu_std::HEADER_BYTES..][..header.meta_bytes];
         let meta = baidu_std::RpcMeta::decode(meta).expect("a message");
         assert_eq!(meta.authentication_data, expected);
@@ -596,10 +615,10 @@ fn a_token_goes_with_the_first_call_of_a_connection_of_baidu_std_and_with_each_o
         let fields: Vec<_> = fields.map(|field| (field.key, field.value)).collect();
         assert_eq!(fields, [("x-trace", "7")]);
     }
-    let mut client = Client::new(Protocol::Srpc);
+    let mut client = Client::new(FramedProtocol::Srpc);
     for _ in 0..2 {
         let sent = client.sent(&head);
-        let header = Protocol::Srpc.read_header(&sent).expect("a header");
+        let header = FramedProtocol::Srpc.read_header(&sent).expect("a header");
         let meta = &sent[srpc::HEADER_BYTES..][..header.meta_bytes];
         let meta = srpc::RpcMeta::decode(meta).expect("a message");
         let fields = meta.trans_info.iter().flatten();
@@ -609,7 +628,7 @@ fn a_token_goes_with_the_first_call_of_a_connection_of_baidu_std_and_with_each_o
             ("x-trace", Some("7")),
         ];
         assert_eq!(fields, expected);
-        client.receive(&frame(Protocol::Srpc, &hex("12020801"), b""));
+        client.receive(&frame(FramedProtocol::Srpc, &hex("12020801"), b""));
     }
 }
 
@@ -629,21 +648,21 @@ fn a_call_that_cannot_begin_sends_nothing() {
     };
     let cases = [
         (
-            Protocol::BaiduStd,
+            FramedProtocol::BaiduStd,
             metadata(&long),
             BeginError::MetadataTooLarge,
         ),
         (
-            Protocol::Srpc,
+            FramedProtocol::Srpc,
             metadata(&long),
             BeginError::MetadataTooLarge,
         ),
         (
-            Protocol::BaiduStd,
+            FramedProtocol::BaiduStd,
             metadata(&binary),
             BeginError::BinaryMetadata,
         ),
-        (Protocol::Srpc, attachment, BeginError::NoAttachments),
+        (FramedProtocol::Srpc, attachment, BeginError::NoAttachments),
     ];
     for (protocol, head, error) in cases {
         let mut client = Client::new(protocol);
@@ -659,7 +678,7 @@ fn a_call_that_cannot_begin_sends_nothing() {
         max_streams: 2,
         ..Config::client()
     };
-    let mut client = Client::with(Protocol::BaiduStd, &config);
+    let mut client = Client::with(FramedProtocol::BaiduStd, &config);
     let first = client.begin();
     client.begin();
     assert_eq!(client.connection.calls_left(), 0);

@@ -10,7 +10,7 @@ use crate::framed::codes;
 use crate::framed::unpack::{FramedCompression, FramedUnpacking};
 use crate::grpc::InflateError;
 use crate::http2::guard::GlitchCharge;
-use crate::http2::{Cause, Event, StreamKey};
+use crate::http2::{CancelCause, Event, StreamKey};
 use crate::limits;
 
 /// What of a frame is still to come.
@@ -443,7 +443,7 @@ impl ServerConnection {
             codes::EREQUEST,
             "the message is not what its checksum says: it was damaged on its way",
         );
-        self.stop(stream, Cause::DamagedRequest, &refusal, out)
+        self.stop(stream, CancelCause::DamagedRequest, &refusal, out)
     }
 
     #[cold]
@@ -458,12 +458,12 @@ impl ServerConnection {
                 let status = codes::srpc::REQUEST_DECOMPRESS_ERROR;
                 let text = "the message cannot be decompressed by its compress_type";
                 let refusal = RequestRefusal::of_srpc(codes::EREQUEST, status, text);
-                (Cause::DamagedRequest, refusal)
+                (CancelCause::DamagedRequest, refusal)
             }
             InflateError::TooLarge { .. } | InflateError::TooDense => {
                 let text = error.status().message().to_owned();
                 (
-                    Cause::MessageTooLarge,
+                    CancelCause::MessageTooLarge,
                     RequestRefusal::new(codes::ELIMIT, text),
                 )
             }
@@ -475,7 +475,7 @@ impl ServerConnection {
     fn stop(
         &mut self,
         stream: StreamKey,
-        cause: Cause,
+        cause: CancelCause,
         refusal: &RequestRefusal,
         out: &mut Vec<u8>,
     ) -> InputStep {
@@ -485,7 +485,7 @@ impl ServerConnection {
             self.send_refusal(Some(stream), reply, refusal, out);
         }
         // What is only more than a limit costs nothing, as over HTTP/2.
-        if cause == Cause::DamagedRequest
+        if cause == CancelCause::DamagedRequest
             && let Err(error) = self.guard.charge(GlitchCharge::Reset, self.now_ns)
         {
             self.fail(error.code, error.why);

@@ -18,11 +18,11 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use super::Protocol;
+use super::FramedProtocol;
 use crate::http2::guard::Guard;
 use crate::http2::pool::BufferPool;
 use crate::http2::{
-    Cause, CloseReason, Config, ErrorCode, Event, Head, Pause, StreamKey, TakenMessage,
+    CancelCause, CloseReason, Config, ErrorCode, Event, Head, Pause, StreamKey, TakenMessage,
 };
 use crate::limits;
 use body::IncomingRequest;
@@ -42,7 +42,7 @@ const NS_PER_MS: u64 = 1_000_000;
 /// a request whose turn has not come is left in the input, and the driver reads no further.
 #[derive(Debug)]
 pub struct ServerConnection {
-    protocol: Protocol,
+    protocol: FramedProtocol,
     config: Config,
     now_ns: u64,
     closed: Option<CloseReason>,
@@ -101,7 +101,7 @@ struct PutBack {
 impl ServerConnection {
     /// Returns a connection on which nothing has come. `now_ns` counts from any origin, and never
     /// goes back.
-    pub fn new(protocol: Protocol, config: &Config, now_ns: u64) -> ServerConnection {
+    pub fn new(protocol: FramedProtocol, config: &Config, now_ns: u64) -> ServerConnection {
         ServerConnection {
             protocol,
             config: *config,
@@ -132,7 +132,7 @@ impl ServerConnection {
     }
 
     /// Returns which protocol it carries.
-    pub fn protocol(&self) -> Protocol {
+    pub fn protocol(&self) -> FramedProtocol {
         self.protocol
     }
 
@@ -340,7 +340,7 @@ impl ServerConnection {
                 stream.is_dead = true;
                 self.events.push_back(Event::Cancelled {
                     stream: key,
-                    cause: Cause::ConnectionClosed,
+                    cause: CancelCause::ConnectionClosed,
                 });
             }
         }

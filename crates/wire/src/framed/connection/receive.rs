@@ -7,7 +7,7 @@ use super::streams::ResponseStart;
 use super::{HoldReason, InputStep, NS_PER_MS, ServerConnection};
 use crate::framed::baidu_std::{self, Correlation};
 use crate::framed::unpack::{FramedCompression, UnknownCompression};
-use crate::framed::{FrameHeader, Protocol, codes, srpc};
+use crate::framed::{FramedHeader, FramedProtocol, codes, srpc};
 use crate::http2::{ErrorCode, Event};
 use crate::limits;
 
@@ -43,7 +43,7 @@ impl ServerConnection {
             self.rest_due_ns = None;
             return InputStep::Wait;
         }
-        if self.protocol == Protocol::Srpc && self.streams.working() > 0 {
+        if self.protocol == FramedProtocol::Srpc && self.streams.working() > 0 {
             return self.fail_pipelined();
         }
         let header = match self.header(rest) {
@@ -61,13 +61,15 @@ impl ServerConnection {
         if !self.may_begin() {
             return self.hold(HoldReason::UntilCapacity);
         }
-        if self.protocol == Protocol::Srpc && rest.len() > head_bytes + header.body_bytes {
+        if self.protocol == FramedProtocol::Srpc && rest.len() > head_bytes + header.body_bytes {
             return self.fail_pipelined();
         }
         let meta = &rest[self.protocol.header_bytes()..head_bytes];
         match self.protocol {
-            Protocol::BaiduStd => self.baidu_std_request(meta, header, (consumed, head_bytes), out),
-            Protocol::Srpc => {
+            FramedProtocol::BaiduStd => {
+                self.baidu_std_request(meta, header, (consumed, head_bytes), out)
+            }
+            FramedProtocol::Srpc => {
                 *consumed += head_bytes;
                 self.srpc_request(meta, header, out)
             }
@@ -75,7 +77,7 @@ impl ServerConnection {
     }
 
     /// Returns the header of the next frame, if it is there.
-    fn header(&self, rest: &[u8]) -> Result<Option<FrameHeader>, &'static str> {
+    fn header(&self, rest: &[u8]) -> Result<Option<FramedHeader>, &'static str> {
         let magic = self.protocol.magic();
         let begun = rest.len().min(magic.len());
         if rest[..begun] != magic[..begun] {
@@ -126,7 +128,7 @@ impl ServerConnection {
     fn baidu_std_request(
         &mut self,
         meta: &[u8],
-        header: FrameHeader,
+        header: FramedHeader,
         (consumed, head_bytes): (&mut usize, usize),
         out: &mut Vec<u8>,
     ) -> InputStep {
@@ -203,7 +205,7 @@ impl ServerConnection {
         }
     }
 
-    fn srpc_request(&mut self, meta: &[u8], header: FrameHeader, out: &mut Vec<u8>) -> InputStep {
+    fn srpc_request(&mut self, meta: &[u8], header: FramedHeader, out: &mut Vec<u8>) -> InputStep {
         let reply = ResponseStart::Srpc;
         let (meta, request) = match srpc::RpcMeta::decode(meta) {
             Ok(meta) => match meta.request {
@@ -238,7 +240,7 @@ impl ServerConnection {
 
     /// Answers metadata that cannot be read.
     #[cold]
-    fn refuse_meta(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> InputStep {
+    fn refuse_meta(&mut self, header: FramedHeader, out: &mut Vec<u8>) -> InputStep {
         let mut refusal = RequestRefusal::of_srpc(codes::EREQUEST, codes::srpc::META_ERROR, "");
         refusal.has_data_type = false;
         self.refuse(ResponseStart::Srpc, header, &refusal, out)
@@ -248,7 +250,7 @@ impl ServerConnection {
         &mut self,
         request: NewRequest<'_>,
         entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
-        header: FrameHeader,
+        header: FramedHeader,
         out: &mut Vec<u8>,
     ) -> InputStep {
         let NewRequest {
@@ -291,7 +293,7 @@ impl ServerConnection {
     fn refuse(
         &mut self,
         reply: ResponseStart,
-        header: FrameHeader,
+        header: FramedHeader,
         refusal: &RequestRefusal,
         out: &mut Vec<u8>,
     ) -> InputStep {

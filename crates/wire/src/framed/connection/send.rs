@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::ServerConnection;
 use super::response_queue::Replaced;
 use super::streams::ResponseStart;
-use crate::framed::{FrameHeader, Protocol, baidu_std, codes, srpc};
+use crate::framed::{FramedHeader, FramedProtocol, baidu_std, codes, srpc};
 use crate::grpc::Status;
 use crate::http2::outbound::Outbound;
 use crate::http2::{ErrorCode, SentPart, SharedBytes, StreamKey};
@@ -77,8 +77,8 @@ fn write_message_frame(
 ) {
     let start = out.len();
     let protocol = match reply {
-        ResponseStart::BaiduStd(_) => Protocol::BaiduStd,
-        ResponseStart::Srpc => Protocol::Srpc,
+        ResponseStart::BaiduStd(_) => FramedProtocol::BaiduStd,
+        ResponseStart::Srpc => FramedProtocol::Srpc,
     };
     let header_bytes = protocol.header_bytes();
     out.extend_from_slice(&[0; srpc::HEADER_BYTES][..header_bytes]);
@@ -87,7 +87,7 @@ fn write_message_frame(
     encode(out);
     let meta_bytes = body_start - start - header_bytes;
     let body_bytes = out.len() - body_start + later_bytes;
-    let header = FrameHeader {
+    let header = FramedHeader {
         meta_bytes,
         body_bytes,
     };

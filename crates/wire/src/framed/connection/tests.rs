@@ -21,7 +21,7 @@ struct Echo {
 }
 
 impl Echo {
-    fn new(protocol: Protocol) -> Echo {
+    fn new(protocol: FramedProtocol) -> Echo {
         Echo {
             connection: ServerConnection::new(protocol, &Config::server(), 0),
             input: Vec::new(),
@@ -90,7 +90,7 @@ impl Echo {
     }
 
     /// What is answered to a frame on a connection of its own.
-    fn to(protocol: Protocol, request: &[u8]) -> Vec<u8> {
+    fn to(protocol: FramedProtocol, request: &[u8]) -> Vec<u8> {
         let mut echo = Echo::new(protocol);
         echo.receive(request);
         assert_eq!(echo.connection.close_reason(), None);
@@ -141,7 +141,9 @@ fn srpc_frame_of(meta: &str, body: &[u8]) -> Vec<u8> {
 
 /// Code and text of the error that a frame of baidu_std is.
 fn error_of(frame: &[u8]) -> (i32, String) {
-    let header = Protocol::BaiduStd.read_header(frame).expect("a header");
+    let header = FramedProtocol::BaiduStd
+        .read_header(frame)
+        .expect("a header");
     assert_eq!(header.body_bytes, 0, "an error has no body");
     let meta = crate::framed::baidu_std::RpcMeta::decode(&frame[12..]).expect("metadata");
     let response = meta.response.expect("a response");
@@ -188,7 +190,7 @@ fn requests_of_a_brpc_client_are_answered_byte_by_byte_as_by_its_server() {
         ),
     ];
     for (meta, body, answer_meta, answer_body) in cases {
-        let answer = Echo::to(Protocol::BaiduStd, &frame(&meta, &body));
+        let answer = Echo::to(FramedProtocol::BaiduStd, &frame(&meta, &body));
         assert_eq!(answer, frame(&answer_meta, &answer_body), "{meta}");
     }
 }
@@ -198,14 +200,20 @@ fn requests_of_an_srpc_client_are_answered_as_by_its_server() {
     let names = "0a0f 0a07 4578616d706c65 1204 4563686f";
     for rest in ["3800", "", "2000 3800"] {
         let request = srpc_frame(&format!("{names} {rest}"), HELLO);
-        let answer = Echo::to(Protocol::Srpc, &request);
+        let answer = Echo::to(FramedProtocol::Srpc, &request);
         assert_eq!(answer, srpc_frame("12020801 3800", HELLO));
     }
-    let unreadable = Echo::to(Protocol::Srpc, &srpc_frame("0aff", HELLO));
+    let unreadable = Echo::to(FramedProtocol::Srpc, &srpc_frame("0aff", HELLO));
     assert_eq!(unreadable, srpc_frame("12020804", ""));
-    let json = Echo::to(Protocol::Srpc, &srpc_frame(&format!("{names} 3802"), HELLO));
+    let json = Echo::to(
+        FramedProtocol::Srpc,
+        &srpc_frame(&format!("{names} 3802"), HELLO),
+    );
     assert_eq!(json, srpc_frame("12020816 3800", ""));
-    let lz4 = Echo::to(Protocol::Srpc, &srpc_frame(&format!("{names} 2004"), HELLO));
+    let lz4 = Echo::to(
+        FramedProtocol::Srpc,
+        &srpc_frame(&format!("{names} 2004"), HELLO),
+    );
     assert_eq!(lz4, srpc_frame("12020808 3800", ""));
 }
 
@@ -232,7 +240,7 @@ fn what_is_not_supported_is_refused_with_its_reason_and_the_connection_goes_on()
         ("1802 2001", 1003, "cannot be decompressed"),
         ("1801 2001", 1003, "cannot be decompressed"),
     ];
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     for (rest, code, text) in cases {
         echo.receive(&frame(&format!("{META} {rest}"), HELLO));
         let (found, shown) = error_of(&echo.take());
@@ -245,11 +253,11 @@ fn what_is_not_supported_is_refused_with_its_reason_and_the_connection_goes_on()
         assert_eq!(echo.take(), frame("12020800180020055000 58006200", HELLO));
     }
     let (code, text) = error_of(&Echo::to(
-        Protocol::BaiduStd,
+        FramedProtocol::BaiduStd,
         &frame("12020800 2001", HELLO),
     ));
     assert_eq!((code, &*text), (1001, "[E1001]Fail to find service="));
-    let (code, text) = error_of(&Echo::to(Protocol::BaiduStd, &frame("2001", HELLO)));
+    let (code, text) = error_of(&Echo::to(FramedProtocol::BaiduStd, &frame("2001", HELLO)));
     assert_eq!((code, &*text), (1001, "[E1001]Fail to find service="));
 }
 
@@ -258,18 +266,24 @@ fn a_frame_that_lies_about_itself_ends_the_connection_and_gets_no_answer() {
     let long_meta = format!("{META} 3a{}", "80".repeat(20_000));
     let cases = [
         (
-            Protocol::BaiduStd,
+            FramedProtocol::BaiduStd,
             hex("50525043 00000005 00000006 0102030405"),
         ),
-        (Protocol::BaiduStd, hex("50525043 04100000 00000010")),
-        (Protocol::BaiduStd, hex("50525043 ffffffff 00000010")),
-        (Protocol::BaiduStd, hex("58525043")),
-        (Protocol::BaiduStd, hex("5052504358")[..5].to_vec()),
-        (Protocol::BaiduStd, frame("0aff", HELLO)),
-        (Protocol::BaiduStd, frame(&long_meta, "")),
-        (Protocol::Srpc, hex("58525043")),
-        (Protocol::Srpc, hex("53525043 00000010 04100000 00000000")),
-        (Protocol::Srpc, hex("53525043 00010000 00000010 00000000")),
+        (FramedProtocol::BaiduStd, hex("50525043 04100000 00000010")),
+        (FramedProtocol::BaiduStd, hex("50525043 ffffffff 00000010")),
+        (FramedProtocol::BaiduStd, hex("58525043")),
+        (FramedProtocol::BaiduStd, hex("5052504358")[..5].to_vec()),
+        (FramedProtocol::BaiduStd, frame("0aff", HELLO)),
+        (FramedProtocol::BaiduStd, frame(&long_meta, "")),
+        (FramedProtocol::Srpc, hex("58525043")),
+        (
+            FramedProtocol::Srpc,
+            hex("53525043 00000010 04100000 00000000"),
+        ),
+        (
+            FramedProtocol::Srpc,
+            hex("53525043 00010000 00000010 00000000"),
+        ),
     ];
     for (at, (protocol, bytes)) in cases.into_iter().enumerate() {
         let mut echo = Echo::new(protocol);
@@ -287,7 +301,7 @@ fn a_frame_that_lies_about_itself_ends_the_connection_and_gets_no_answer() {
 
 #[test]
 fn answers_may_overtake_each_other_and_each_has_the_id_of_its_request() {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.echoes = false;
     let requests = [1, 2, 3].map(|id| frame(&format!("{META} 200{id}"), HELLO));
     echo.receive(&requests.concat());
@@ -303,7 +317,7 @@ fn answers_may_overtake_each_other_and_each_has_the_id_of_its_request() {
 
 #[test]
 fn requests_without_an_id_are_taken_one_at_a_time_and_in_order() {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.echoes = false;
     let without_id = frame(META, HELLO);
     let with_id = frame(&format!("{META} 2009"), HELLO);
@@ -332,7 +346,7 @@ fn a_second_request_before_the_answer_ends_a_connection_of_srpc() {
         (request.len(), 1),
         (request.len() + 1, 0),
     ] {
-        let mut echo = Echo::new(Protocol::Srpc);
+        let mut echo = Echo::new(FramedProtocol::Srpc);
         echo.echoes = false;
         let both = request.repeat(2);
         echo.receive(&both[..first]);
@@ -347,9 +361,9 @@ fn a_second_request_before_the_answer_ends_a_connection_of_srpc() {
 #[test]
 fn the_parts_of_a_frame_may_come_in_any_pieces() {
     let request = frame(&format!("{META} {REST}"), HELLO).repeat(2);
-    let whole = Echo::to(Protocol::BaiduStd, &request);
+    let whole = Echo::to(FramedProtocol::BaiduStd, &request);
     for piece in 1..request.len() {
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         for part in request.chunks(piece) {
             echo.receive(part);
         }
@@ -359,7 +373,7 @@ fn the_parts_of_a_frame_may_come_in_any_pieces() {
 
 #[test]
 fn the_head_of_a_call_has_path_token_and_metadata() {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     let token = "3a05 746f6b656e";
     let entry = "4a0d 0a05 582d4b6579 1204 76616c31";
     for (rest, authorization, key) in [
@@ -411,7 +425,7 @@ fn the_proof_of_a_refused_request_stands_for_those_that_follow() {
         format!("{META} 2001 5801 6203 616263"),
         "2001".into(),
     ] {
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         for _ in 0..2 {
             echo.receive(&frame(&format!("{META} 2001 3a01 61"), HELLO));
             plain(&mut echo, "Bearer a");
@@ -420,7 +434,7 @@ fn the_proof_of_a_refused_request_stands_for_those_that_follow() {
             assert_eq!(echo.open.len(), served, "{refused} is refused");
             plain(&mut echo, "Bearer b");
         }
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         echo.receive(&frame(&format!("{refused} 3a01 62"), HELLO));
         plain(&mut echo, "Bearer b");
     }
@@ -480,7 +494,7 @@ fn a_call_has_one_proof_of_who_calls() {
             (data.into(), Some("Bearer a")),
         ],
     ] {
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         for (rest, expected) in requests {
             echo.receive(&frame(&format!("{META} 2001 {rest}"), HELLO));
             let head = echo.connection.head();
@@ -508,7 +522,7 @@ fn compressed_messages_are_decompressed_and_attachments_stay_as_they_are() {
             "12020800 1800 2001 2803 500058006200",
             &format!("{HELLO} 666f6f"),
         );
-        assert_eq!(Echo::to(Protocol::BaiduStd, &request), answer);
+        assert_eq!(Echo::to(FramedProtocol::BaiduStd, &request), answer);
     }
     assert_eq!(hex(HELLO).len(), HELLO_BYTES);
 }
@@ -516,7 +530,7 @@ fn compressed_messages_are_decompressed_and_attachments_stay_as_they_are() {
 #[test]
 fn the_rest_of_a_request_whose_call_has_ended_is_thrown_away() {
     for end_at in [70, 40_000] {
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         let long = frame(&format!("{META} 2001"), &"78".repeat(50_000));
         let stream = StreamKey { slot: 0, id: 1 };
         echo.receive(&long[..end_at]);
@@ -534,7 +548,7 @@ fn the_rest_of_a_request_whose_call_has_ended_is_thrown_away() {
 
 #[test]
 fn what_is_larger_than_a_message_may_be_is_thrown_away_and_the_next_is_served() {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.connection.config.max_message_bytes = 20;
     for _ in 0..2 {
         echo.receive(&frame(&format!("{META} 2001"), &"00".repeat(21)));
@@ -563,7 +577,7 @@ fn what_is_larger_than_a_message_may_be_is_thrown_away_and_the_next_is_served() 
 #[test]
 fn a_large_message_is_charged_before_it_is_gathered_and_waits_for_its_turn() {
     const BYTES: usize = 200_000;
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     let long = frame(&format!("{META} 2001"), &"78".repeat(BYTES));
     for _ in 0..2 {
         echo.connection.set_turn_allowance(BYTES - 1);
@@ -598,7 +612,7 @@ fn a_large_message_is_charged_before_it_is_gathered_and_waits_for_its_turn() {
 fn a_large_message_has_its_turn_only_while_it_comes() {
     const BYTES: usize = 200_000;
     const PROBE: usize = limits::PROBE_BYTES as usize;
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     let long = frame(&format!("{META} 2001"), &"78".repeat(BYTES));
     let head = long.len() - BYTES;
     for _ in 0..2 {
@@ -659,7 +673,7 @@ fn a_large_message_has_its_turn_only_while_it_comes() {
 #[test]
 fn a_turn_lets_in_some_of_a_message_and_one_beyond_the_limit_all_of_one_that_has_begun() {
     const STEP: usize = limits::FRAMED_TURN_BYTES;
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     let long = frame(&format!("{META} 2001"), &"78".repeat(3 * STEP));
     let body = long.len() - 3 * STEP;
     for _ in 0..2 {
@@ -702,7 +716,7 @@ fn a_turn_lets_in_some_of_a_message_and_one_beyond_the_limit_all_of_one_that_has
 #[test]
 fn a_turn_lasts_as_long_as_frames_come() {
     const PROBE: usize = limits::PROBE_BYTES as usize;
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     let long = frame(&format!("{META} 2001"), &"78".repeat(10 * PROBE));
     let (first, rest) = long.split_at(long.len() - 9 * PROBE);
     echo.receive(first);
@@ -719,7 +733,7 @@ fn a_turn_lasts_as_long_as_frames_come() {
 /// They take a share of a connection's turn.
 #[test]
 fn a_frame_that_is_no_call_is_an_event() {
-    for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+    for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
         let mut connection = ServerConnection::new(protocol, &Config::server(), 0);
         let empty = [&protocol.magic()[..], &vec![0; protocol.header_bytes() - 4]].concat();
         for _ in 0..2 {
@@ -735,7 +749,7 @@ fn a_frame_that_is_no_call_is_an_event() {
 
 #[test]
 fn a_peer_that_does_not_read_gets_no_further_requests_read() {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.connection.config.max_unsent_bytes = 50_000;
     echo.connection.config.output_bound_bytes = 10_000;
     let request = frame(&format!("{META} 2001"), &"78".repeat(4_000));
@@ -760,12 +774,14 @@ fn a_peer_that_does_not_read_gets_no_further_requests_read() {
 #[test]
 fn a_large_response_goes_out_in_parts_and_is_held_until_its_last_byte_is_out() {
     const BYTES: usize = 300_000;
-    for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+    for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
         let mut echo = Echo::new(protocol);
         echo.connection.config.output_bound_bytes = 10_000;
         let long = match protocol {
-            Protocol::BaiduStd => frame(&format!("{META} 2001"), &"78".repeat(BYTES)),
-            Protocol::Srpc => srpc_frame("0a0d 0a05 4563686f58 1204 4563686f", &"78".repeat(BYTES)),
+            FramedProtocol::BaiduStd => frame(&format!("{META} 2001"), &"78".repeat(BYTES)),
+            FramedProtocol::Srpc => {
+                srpc_frame("0a0d 0a05 4563686f58 1204 4563686f", &"78".repeat(BYTES))
+            }
         };
         for round in 0..2 {
             // Something waits in the output already.
@@ -799,7 +815,7 @@ fn a_large_response_goes_out_in_parts_and_is_held_until_its_last_byte_is_out() {
 #[test]
 fn refusals_that_nobody_takes_are_charged_and_bounded() {
     const FRAMES: usize = 1_000;
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.connection.config.output_bound_bytes = 500;
     let empty = b"PRPC\0\0\0\0\0\0\0\0";
     for _ in 0..2 {
@@ -827,7 +843,7 @@ fn refusals_that_nobody_takes_are_charged_and_bounded() {
 
 #[test]
 fn an_attachment_that_is_kept_is_charged() {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.echoes = false;
     let with_foo = frame(&format!("{META} 2001 2803"), &format!("{HELLO} 666f6f"));
     for is_answered in [true, false, true] {
@@ -856,7 +872,7 @@ fn a_body_that_comes_by_the_byte_ends_its_connection_also_if_nobody_wants_it() {
     let unwanted = format!("{META} 2001 1863");
     for (meta, is_wanted) in [(&format!("{META} 2001"), true), (&unwanted, false)] {
         for (part, goes_on) in [(1, false), (BYTES / limits::PROGRESS_SHARE, true)] {
-            let mut echo = Echo::new(Protocol::BaiduStd);
+            let mut echo = Echo::new(FramedProtocol::BaiduStd);
             let long = frame(meta, &"78".repeat(BYTES));
             let mut sent = long.len() - BYTES;
             echo.receive(&long[..sent]);
@@ -881,7 +897,7 @@ fn the_rest_of_a_frame_has_its_time() {
         (20, limits::HEADER_BLOCK_TIMEOUT_MS),
         (request.len() - 1, limits::NO_PROGRESS_TIMEOUT_MS),
     ] {
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         for _ in 0..2 {
             assert_eq!(echo.connection.next_deadline_ns(), None);
             echo.receive(&request[..part]);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Connection, Handled};
 use crate::grpc::{Code, DeframeStep, MessageError, Status};
-use crate::http2::error::{Cause, ConnectionError, ErrorCode};
+use crate::http2::error::{CancelCause, ConnectionError, ErrorCode};
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, flag};
 use crate::http2::guard::GlitchCharge;
@@ -372,7 +372,7 @@ impl Connection {
         self.end_call(
             slot,
             &Status::new(Code::ResourceExhausted, message),
-            Cause::TooMuchUnfinished,
+            CancelCause::TooMuchUnfinished,
             out,
         )
     }
@@ -390,7 +390,7 @@ impl Connection {
         self.end_call(
             slot,
             &Status::new(Code::Unavailable, WHY),
-            Cause::NoMemory,
+            CancelCause::NoMemory,
             out,
         )
     }
@@ -453,11 +453,12 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Handled {
         let (status, cause) = match error {
-            MessageError::TooLarge { .. } => {
-                (self.with_hint(&error.status()), Cause::MessageTooLarge)
-            }
+            MessageError::TooLarge { .. } => (
+                self.with_hint(&error.status()),
+                CancelCause::MessageTooLarge,
+            ),
             MessageError::BadFlag(_) | MessageError::Truncated => {
-                (error.status(), Cause::BadMessage)
+                (error.status(), CancelCause::BadMessage)
             }
         };
         self.end_call(slot, &status, cause, out)

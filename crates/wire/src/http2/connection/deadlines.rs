@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::grpc::{Code, Status};
-use crate::http2::error::{Cause, ConnectionError};
+use crate::http2::error::{CancelCause, ConnectionError};
 use crate::http2::frame;
 
 impl Connection {
@@ -70,7 +70,7 @@ impl Connection {
         for slot in late {
             let message = "the rest of a message did not arrive in time";
             let status = Status::new(Code::ResourceExhausted, message);
-            self.end_call(slot, &status, Cause::TooMuchUnfinished, out)?;
+            self.end_call(slot, &status, CancelCause::TooMuchUnfinished, out)?;
         }
         Ok(())
     }

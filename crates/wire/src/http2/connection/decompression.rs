@@ -4,7 +4,7 @@
 use super::{Connection, Handled};
 use crate::grpc::compression;
 use crate::grpc::{Code, InflateError, Status};
-use crate::http2::error::{Cause, ConnectionError};
+use crate::http2::error::{CancelCause, ConnectionError};
 use crate::http2::event::Event;
 use crate::http2::guard::GlitchCharge;
 use crate::http2::last_message::TakenMessage;
@@ -43,7 +43,7 @@ impl Connection {
         if !self.streams[stream.slot].receives_gzip() {
             let message = "a message is compressed and no grpc-encoding was named";
             let status = Status::new(Code::Internal, message);
-            return self.end_call(stream.slot, &status, Cause::BadMessage, out);
+            return self.end_call(stream.slot, &status, CancelCause::BadMessage, out);
         }
         let packed = self.message(input);
         let usual_bytes = packed.len() * limits::USUAL_INFLATE_RATIO;
@@ -160,11 +160,12 @@ impl Connection {
     #[cold]
     fn end_packed(&mut self, slot: u32, error: InflateError, out: &mut Vec<u8>) -> Handled {
         let (status, cause) = match error {
-            InflateError::Damaged => (error.status(), Cause::BadMessage),
-            InflateError::TooLarge { .. } => {
-                (self.with_hint(&error.status()), Cause::MessageTooLarge)
-            }
-            InflateError::TooDense => (error.status(), Cause::MessageTooDense),
+            InflateError::Damaged => (error.status(), CancelCause::BadMessage),
+            InflateError::TooLarge { .. } => (
+                self.with_hint(&error.status()),
+                CancelCause::MessageTooLarge,
+            ),
+            InflateError::TooDense => (error.status(), CancelCause::MessageTooDense),
         };
         self.end_call(slot, &status, cause, out)
     }

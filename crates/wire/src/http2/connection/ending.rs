@@ -2,7 +2,7 @@
 
 use super::{Connection, Handled};
 use crate::grpc::Status;
-use crate::http2::error::{Cause, CloseReason, ConnectionError, ErrorCode};
+use crate::http2::error::{CancelCause, CloseReason, ConnectionError, ErrorCode};
 use crate::http2::event::Event;
 use crate::http2::frame;
 use crate::http2::guard::GlitchCharge;
@@ -79,14 +79,14 @@ impl Connection {
         &mut self,
         slot: u32,
         status: &Status,
-        cause: Cause,
+        cause: CancelCause,
         out: &mut Vec<u8>,
     ) -> Handled {
         debug_assert_eq!(cause.told(), Some(status.code()));
         self.stop_call(slot, status, cause, out);
         if matches!(
             cause,
-            Cause::MessageTooLarge | Cause::TooMuchUnfinished | Cause::NoMemory
+            CancelCause::MessageTooLarge | CancelCause::TooMuchUnfinished | CancelCause::NoMemory
         ) {
             return Ok(None);
         }
@@ -98,7 +98,7 @@ impl Connection {
         &mut self,
         slot: u32,
         status: &Status,
-        cause: Cause,
+        cause: CancelCause,
         out: &mut Vec<u8>,
     ) {
         if self.life.is_client() {
@@ -123,7 +123,7 @@ impl Connection {
     }
 
     /// Tells the layer above, if it is still at work, or else lets the stream go.
-    pub(super) fn report_death(&mut self, slot: u32, cause: Cause) {
+    pub(super) fn report_death(&mut self, slot: u32, cause: CancelCause) {
         if self.streams[slot].is_work_done() {
             self.remove_stream(slot);
         } else {
@@ -257,7 +257,7 @@ impl Connection {
         for key in keys {
             if !self.streams[key.slot].is_dead() {
                 self.silence(key.slot, Dead::ByPeer);
-                self.report_death(key.slot, Cause::ConnectionClosed);
+                self.report_death(key.slot, CancelCause::ConnectionClosed);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! All frames but DATA and header blocks. RFC 9113 section 6.
 
 use super::{Connection, Handled};
-use crate::http2::error::{Cause, ConnectionError, ErrorCode};
+use crate::http2::error::{CancelCause, ConnectionError, ErrorCode};
 use crate::http2::event::Event;
 use crate::http2::frame::{self, FrameHeader, flag, kind};
 use crate::http2::guard::GlitchCharge;
@@ -143,7 +143,7 @@ impl Connection {
         };
         let cause = match code {
             ErrorCode::RefusedStream if self.life.is_client() => self.refusal_of(slot),
-            _ => Cause::Reset(code),
+            _ => CancelCause::Reset(code),
         };
         self.silence(slot, Dead::ByPeer);
         self.report_death(slot, cause);
@@ -267,10 +267,10 @@ impl Connection {
 
     /// Returns what it means that the server refuses a stream: a server that has begun to answer
     /// contradicts itself, and may have done what was asked.
-    fn refusal_of(&self, slot: u32) -> Cause {
+    fn refusal_of(&self, slot: u32) -> CancelCause {
         match self.streams[slot].is_response_begun() {
-            true => Cause::RefusedLate,
-            false => Cause::Refused,
+            true => CancelCause::RefusedLate,
+            false => CancelCause::Refused,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Connection, Handled};
 use crate::grpc::Status;
-use crate::http2::error::{Cause, ConnectionError, ErrorCode};
+use crate::http2::error::{CancelCause, ConnectionError, ErrorCode};
 use crate::http2::frame::{self, FrameHeader, flag};
 use crate::http2::guard::GlitchCharge;
 use crate::http2::head_reader::BlockInfo;
@@ -140,7 +140,7 @@ impl Connection {
             self.status = Status::internal(why);
         }
         self.reset_stream(slot, code, out);
-        self.report_death(slot, Cause::Violation(code));
+        self.report_death(slot, CancelCause::Violation(code));
         self.charge(GlitchCharge::Reset).map(|()| None)
     }
 }

@@ -10,9 +10,8 @@ use lab::diagnose::{
     ServerWatch, SystemFolders, WatchSwitch, judge_load, limits,
 };
 use lab::{
-    ConnectionMode, Distribution, Length, LoadPlan, MethodError, MethodKind, MethodName, Pace,
-    PeltonLoad, PeltonShape, PeltonWorkload, RunError, SameRequest, ValueSizes, WorkerPlan,
-    Workload,
+    Distribution, Length, LoadPlan, LoadRunError, MethodError, MethodKind, MethodName, PeltonLoad,
+    PeltonShape, PeltonWorkload, SameRequest, ValueSizes, WorkerPlan, Workload,
 };
 use net::Address;
 
@@ -121,10 +120,12 @@ fn experiments<W: Workload>(
         ..evidence
     });
     evidence.map_err(|error| match error {
-        RunError::Connect(text) => Failure::Failed(format!("{text}; {NOT_REACHED_HINT}")),
-        RunError::BadRequest(_) => Failure::Usage(error.to_string()),
-        RunError::Stopped => Failure::Interrupted("interrupted before any call was made".into()),
-        RunError::System(_) => Failure::Failed(error.to_string()),
+        LoadRunError::Connect(text) => Failure::Failed(format!("{text}; {NOT_REACHED_HINT}")),
+        LoadRunError::BadRequest(_) => Failure::Usage(error.to_string()),
+        LoadRunError::Stopped => {
+            Failure::Interrupted("interrupted before any call was made".into())
+        }
+        LoadRunError::System(_) => Failure::Failed(error.to_string()),
     })
 }
 
@@ -198,32 +199,14 @@ fn fill(load: &PeltonLoad, subject: &LoadSubject, interrupt: &Interrupt) -> Resu
 
 /// A plan of calls in a closed loop, one at a time, which experiments change.
 fn plan(arguments: &DiagnoseArguments, caller: &CallerIdentity) -> Result<LoadPlan, Failure> {
+    let connect_timeout = Duration::from_millis(arguments.timeout.ms);
     Ok(LoadPlan {
-        address: arguments.target.clone(),
-        connect_timeout: Duration::from_millis(arguments.timeout.ms),
-        framed: None,
-        accepts_gzip: true,
         tls: client_tls(&arguments.tls)?,
-        authority: None,
-        threads: 1,
-        pin: Vec::new(),
-        connections: 1,
         worker: WorkerPlan {
-            thread: (0, 1),
-            connections: 0,
-            in_flight: 1,
-            mode: ConnectionMode::Multiplexed,
-            pace: Pace::Closed,
-            deadline_ns: None,
-            metadata: Vec::new(),
             credentials: identity(arguments, caller)?,
-            calls: None,
-            seed: 1,
+            ..WorkerPlan::closed(1)
         },
-        warm_up: Duration::ZERO,
-        length: Length::Calls(1),
-        stop_on_failure: false,
-        server_process: None,
+        ..LoadPlan::to(arguments.target.clone(), connect_timeout, Length::Calls(1))
     })
 }
 

@@ -17,17 +17,16 @@ use lab::sweep::{
 };
 use net::Address;
 
-use self::relay::Relay;
+use self::relay::SweepRelay;
 use self::save::SaveFile;
 use super::page_file::PageFile;
 use crate::arguments::{
-    LoadArguments, LoadFormat, LoadProtocol, OutputFormat, SweepArguments, SweptLoad,
-    flags_of_sweep, is_on_command_line,
+    LoadArguments, LoadProtocol, SweepArguments, SweptLoad, flags_of_sweep, is_on_command_line,
 };
 use crate::command::load;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, note};
+use crate::output::note;
 use crate::size::Span;
 
 /// How many times the budget a sweep may take until it is ended.
@@ -54,19 +53,19 @@ pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, F
     let mut results = SweepResults::new(header.axes.clone(), runs);
     let ended_early = cells.run_all(&header, &mut results, file.as_mut(), &interrupt)?;
     let has_failures = results.runs().iter().any(|run| run.figures.failures() > 0);
-    let is_broken = matches!(ended_early, Some(EarlyEnd::Broken(_)));
+    let is_broken = matches!(ended_early, Some(EarlySweepEnd::Broken(_)));
     let setting = SweepSetting {
         target: header.target,
         machine: cells.machine,
         during: shares_since(before),
         times: header.times,
         seed: header.seed,
-        ended_early: ended_early.map(EarlyEnd::text),
+        ended_early: ended_early.map(EarlySweepEnd::text),
     };
     let report = SweepReport::new(setting, results);
     // However the one goes, the other is tried: nobody may read what is printed.
     let drawn = page.write(|| report.html());
-    print(&report, arguments.load.0.format)?;
+    load::print(&report, arguments.load.0.format)?;
     drawn?;
     Ok(match is_broken || has_failures {
         _ if interrupt.is_set() => Exit::of_signal(),
@@ -76,17 +75,17 @@ pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, F
 }
 
 /// Why a sweep ended before its last run.
-enum EarlyEnd {
+enum EarlySweepEnd {
     /// Its time was over.
     Budget(String),
     /// The user ended it, or no further run could be made.
     Broken(String),
 }
 
-impl EarlyEnd {
+impl EarlySweepEnd {
     fn text(self) -> String {
         match self {
-            EarlyEnd::Budget(text) | EarlyEnd::Broken(text) => text,
+            EarlySweepEnd::Budget(text) | EarlySweepEnd::Broken(text) => text,
         }
     }
 }
@@ -195,7 +194,7 @@ impl SweptCells {
         results: &mut SweepResults,
         mut file: Option<&mut SaveFile>,
         interrupt: &Interrupt,
-    ) -> Result<Option<EarlyEnd>, Failure> {
+    ) -> Result<Option<EarlySweepEnd>, Failure> {
         let begin = Instant::now();
         let made_before = results.runs().len();
         let cells = self.axes.cells();
@@ -216,7 +215,7 @@ impl SweptCells {
             if begins_round
                 && let Some(text) = self.is_spent(begin.elapsed(), made_now, run, header.times)
             {
-                return Ok(Some(EarlyEnd::Budget(text)));
+                return Ok(Some(EarlySweepEnd::Budget(text)));
             }
             let left = header.times.total(all.saturating_sub(made)).as_secs();
             let label = self.axes.label(cell);
@@ -280,7 +279,7 @@ impl SweptCells {
         let target = self.load.0.address.clone();
         let relay = match conditions.is_empty() {
             true => None,
-            false => Some(Relay::start(&target, &conditions)?),
+            false => Some(SweepRelay::start(&target, &conditions)?),
         };
         let had_authority = self.load.0.authority.is_some();
         if let Some(relay) = &relay {
@@ -319,10 +318,10 @@ impl SweptCells {
 }
 
 /// A sweep that ends before its last run is a report of those that were made, if there are any.
-fn ended(results: &SweepResults, failure: Failure) -> Result<Option<EarlyEnd>, Failure> {
+fn ended(results: &SweepResults, failure: Failure) -> Result<Option<EarlySweepEnd>, Failure> {
     match results.runs().is_empty() {
         true => Err(failure),
-        false => Ok(Some(EarlyEnd::Broken(failure.to_string()))),
+        false => Ok(Some(EarlySweepEnd::Broken(failure.to_string()))),
     }
 }
 
@@ -430,14 +429,4 @@ fn span(time: Duration) -> Span {
     Span {
         ms: time.as_millis() as u64,
     }
-}
-
-fn print(report: &SweepReport, format: LoadFormat) -> Result<(), Failure> {
-    let mut output = Output::new(OutputFormat::Text);
-    match format {
-        LoadFormat::Text => output.line(&report.text())?,
-        LoadFormat::Csv => output.line(report.csv().trim_end())?,
-        LoadFormat::Json => output.object(report.fields())?,
-    }
-    output.end()
 }

@@ -8,17 +8,17 @@ use super::super::started::Started;
 use crate::exit::Failure;
 
 /// A relay that runs. It ends when this goes.
-pub(super) struct Relay {
+pub(super) struct SweepRelay {
     started: Option<Started>,
     address: Address,
 }
 
-impl Relay {
+impl SweepRelay {
     /// Starts one that leads to the target.
     pub(super) fn start(
         target: &Address,
         conditions: &[(SweepParameter, String)],
-    ) -> Result<Relay, Failure> {
+    ) -> Result<SweepRelay, Failure> {
         let failed = |why: &str| {
             Failure::Failed(format!("the relay that --over needs did not start: {why}"))
         };
@@ -30,7 +30,7 @@ impl Relay {
         let (started, address) = Started::listening(command).map_err(|why| failed(&why))?;
         let address = address.parse();
         let address = address.map_err(|_| failed("it does not say where it listens"))?;
-        Ok(Relay {
+        Ok(SweepRelay {
             started: Some(started),
             address,
         })
@@ -42,7 +42,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for SweepRelay {
     fn drop(&mut self) {
         // Its report is of no use, and would take time from the next run.
         self.started.take().into_iter().for_each(Started::kill);

@@ -12,7 +12,7 @@ use testkit::keyvalue::*;
 
 /// An open Pipe and the layer above it.
 struct Open<'a> {
-    call: Call,
+    call: ServiceCall,
     shared: &'a Shared,
     committer: &'a mut VolatileCommitter,
     outcomes: &'a mut Outcomes,
@@ -32,7 +32,7 @@ impl Bench {
             deadline_ns: u64::MAX,
             metadata: &NoMetadata,
         };
-        let call = Call::started(Method::Pipe, &head, &self.shared, &mut room);
+        let call = ServiceCall::started(Method::Pipe, &head, &self.shared, &mut room);
         Open {
             call,
             shared: &self.shared,

@@ -39,7 +39,7 @@ fn a_gathered_body_is_taken_only_if_all_that_its_checksum_covers_is_sound() {
                 if let Some(at) = damaged_at {
                     sent[at] ^= 0x10;
                 }
-                let mut echo = Echo::new(Protocol::BaiduStd);
+                let mut echo = Echo::new(FramedProtocol::BaiduStd);
                 echo.echoes = false;
                 receive_in_parts(&mut echo, &frame_of(&meta, &sent), sent.len(), FIRST);
                 let is_sound = damaged_at.is_none_or(|at| at >= summed_bytes);
@@ -70,17 +70,17 @@ fn what_a_message_becomes_is_paid_by_its_own_bytes_and_not_by_its_attachment() {
     let names = "0a0d 0a05 4563686f58 1204 4563686f";
     for (protocol, request, body_bytes) in [
         (
-            Protocol::BaiduStd,
+            FramedProtocol::BaiduStd,
             frame_of(&format!("{META} 1802 2001"), &packed),
             packed.len(),
         ),
         (
-            Protocol::BaiduStd,
+            FramedProtocol::BaiduStd,
             frame_of(&format!("{META} 1802 2001 28808002"), &with_attachment),
             with_attachment.len(),
         ),
         (
-            Protocol::Srpc,
+            FramedProtocol::Srpc,
             srpc_frame_of(&format!("{names} 2002"), &packed),
             packed.len(),
         ),
@@ -129,7 +129,7 @@ fn a_message_that_becomes_large_waits_for_memory_and_is_decompressed_in_steps() 
     {
         let request = frame_of(&format!("{META} 180{compress_type} 2001"), &packed);
         for is_forced in [false, true] {
-            let mut echo = Echo::new(Protocol::BaiduStd);
+            let mut echo = Echo::new(FramedProtocol::BaiduStd);
             echo.echoes = false;
             echo.connection.set_unpack_allowance(0);
             echo.connection
@@ -177,7 +177,7 @@ fn a_message_of_empty_blocks_is_decompressed_in_steps() {
     assert!(steps > 5);
     for blocks in [BLOCKS, 20, BLOCKS] {
         let packed = testkit::gzip_of_empty_blocks(blocks);
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         echo.echoes = false;
         echo.connection.set_unpack_allowance(0);
         echo.receive(&frame_of(&format!("{META} 1802 2001"), &packed));
@@ -213,7 +213,7 @@ fn assert_waits_for_memory(echo: &Echo, held_bytes: usize, lacking_bytes: usize)
 fn a_large_body_has_no_turn_while_windows_are_shut() {
     const BYTES: usize = 100_000;
     let request = frame_of(&format!("{META} 2001"), &[0x78; BYTES]);
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     for _ in 0..2 {
         assert!(!echo.connection.windows_are_shut());
         echo.connection.set_windows_shut(true);
@@ -241,7 +241,7 @@ fn what_is_small_or_becomes_little_needs_no_turn() {
         (zipped(BYTES), Some(BYTES)),
         (zipped(BYTES + 1), None),
     ] {
-        let mut echo = Echo::new(Protocol::BaiduStd);
+        let mut echo = Echo::new(FramedProtocol::BaiduStd);
         echo.echoes = false;
         echo.connection.set_turn_allowance(0);
         echo.connection.set_unpack_allowance(0);
@@ -262,13 +262,13 @@ fn a_request_may_be_an_attachment_alone() {
             _ => format!("12020800 1800 2001 {size} 500058006200"),
         };
         let expected = frame(&header, attachment);
-        assert_eq!(Echo::to(Protocol::BaiduStd, &request), expected);
+        assert_eq!(Echo::to(FramedProtocol::BaiduStd, &request), expected);
     }
 }
 
 #[test]
 fn a_frame_may_be_as_large_as_the_limits_say_and_no_larger() {
-    for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+    for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
         let (meta, body) = (limits::FRAMED_META_BYTES, limits::FRAMED_BODY_BYTES);
         for (meta_bytes, body_bytes, max_message_bytes, is_open) in [
             (meta, body, 20, true),
@@ -279,7 +279,7 @@ fn a_frame_may_be_as_large_as_the_limits_say_and_no_larger() {
         ] {
             let mut echo = Echo::new(protocol);
             echo.connection.config.max_message_bytes = max_message_bytes;
-            let header = crate::framed::FrameHeader {
+            let header = crate::framed::FramedHeader {
                 meta_bytes,
                 body_bytes,
             };

@@ -4,7 +4,7 @@ use super::*;
 
 /// A connection whose drain is over but for a call whose response waits for the output, which has
 /// been taken by now.
-fn with_waiting_response(protocol: Protocol) -> Echo {
+fn with_waiting_response(protocol: FramedProtocol) -> Echo {
     let mut echo = Echo::new(protocol);
     echo.connection.config.output_bound_bytes = 10_000;
     echo.receive(&long_request(protocol));
@@ -20,18 +20,18 @@ fn with_waiting_response(protocol: Protocol) -> Echo {
 }
 
 /// A request whose response does not fit into the output.
-fn long_request(protocol: Protocol) -> Vec<u8> {
+fn long_request(protocol: FramedProtocol) -> Vec<u8> {
     let body = [0x78; 15_000];
     match protocol {
-        Protocol::BaiduStd => frame_of(&format!("{META} 2001"), &body),
-        Protocol::Srpc => srpc_frame_of("0a0d 0a05 4563686f58 1204 4563686f", &body),
+        FramedProtocol::BaiduStd => frame_of(&format!("{META} 2001"), &body),
+        FramedProtocol::Srpc => srpc_frame_of("0a0d 0a05 4563686f58 1204 4563686f", &body),
     }
 }
 
 #[test]
 fn a_connection_that_drains_ends_when_no_call_runs_and_its_time_is_over() {
     let stopping = Status::new(Code::Unavailable, "stopping");
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.echoes = false;
     echo.receive(&frame(&format!("{META} 2001"), HELLO));
     let (stream, _) = echo.open[0];
@@ -43,7 +43,7 @@ fn a_connection_that_drains_ends_when_no_call_runs_and_its_time_is_over() {
     assert_eq!(error_of(&echo.take()).0, 2003);
     assert_eq!(echo.connection.close_reason(), Some(&CloseReason::Drained));
     // While it is not stopping, the server is busy.
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.echoes = false;
     echo.receive(&frame(&format!("{META} 2001"), HELLO));
     let (stream, _) = echo.open[0];
@@ -54,7 +54,7 @@ fn a_connection_that_drains_ends_when_no_call_runs_and_its_time_is_over() {
 /// The rest of the response before it goes out with the refusal.
 #[test]
 fn a_connection_that_drains_ends_with_the_refusal_of_an_unknown_method() {
-    for protocol in [Protocol::BaiduStd, Protocol::Srpc] {
+    for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
         for has_service in [true, false] {
             let mut echo = with_waiting_response(protocol);
             let (mut consumed, request) = (0, long_request(protocol));
@@ -81,8 +81,8 @@ fn a_connection_that_drains_ends_with_the_refusal_of_an_unknown_method() {
 #[test]
 fn a_connection_that_drains_ends_with_the_refusal_of_a_frame_that_is_no_call() {
     let no_calls = [
-        (Protocol::BaiduStd, frame("2001", HELLO)),
-        (Protocol::Srpc, srpc_frame("0aff", HELLO)),
+        (FramedProtocol::BaiduStd, frame("2001", HELLO)),
+        (FramedProtocol::Srpc, srpc_frame("0aff", HELLO)),
     ];
     for (protocol, no_call) in no_calls {
         let mut echo = with_waiting_response(protocol);
@@ -94,7 +94,7 @@ fn a_connection_that_drains_ends_with_the_refusal_of_a_frame_that_is_no_call() {
 
 #[test]
 fn a_connection_that_drains_ends_with_a_damaged_request() {
-    let mut echo = with_waiting_response(Protocol::BaiduStd);
+    let mut echo = with_waiting_response(FramedProtocol::BaiduStd);
     echo.receive(&frame(&format!("{META} 1802 2001"), HELLO));
     assert!(echo.out.len() > 5_000 && !echo.connection.wants_transmit());
     assert_eq!(echo.connection.close_reason(), Some(&CloseReason::Drained));
@@ -103,7 +103,7 @@ fn a_connection_that_drains_ends_with_a_damaged_request() {
 /// What its peer has not taken of them would be missing.
 #[test]
 fn a_connection_that_drains_ends_when_its_last_refusal_has_gone_out() {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.connection.config.output_bound_bytes = 60;
     let no_call = frame("2001", HELLO);
     echo.receive(&no_call.repeat(3));

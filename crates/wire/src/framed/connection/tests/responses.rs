@@ -4,7 +4,7 @@ use super::*;
 
 /// Three calls whose responses do not fit into the output: some of the first one has gone out.
 fn with_three() -> Echo {
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.connection.config.output_bound_bytes = 10_000;
     for id in 1..=3 {
         echo.receive(&frame_of(&format!("{META} 200{id}"), &body(id)));
@@ -92,7 +92,7 @@ fn a_response_of_which_some_has_gone_out_is_cut_off_by_the_end_of_the_connection
 #[test]
 fn what_a_response_shares_counts_as_held_and_not_as_buffered_until_it_has_gone_out() {
     const SHARED: usize = 30_000;
-    let mut echo = Echo::new(Protocol::BaiduStd);
+    let mut echo = Echo::new(FramedProtocol::BaiduStd);
     echo.connection.config.output_bound_bytes = 10_000;
     echo.echoes = false;
     let request = frame(&format!("{META} 2001"), HELLO);
