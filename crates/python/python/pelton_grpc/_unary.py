@@ -21,6 +21,7 @@ from ._names import (
     UnaryUnaryMultiCallable,
 )
 from ._options import compresses
+from ._unbegun import UnbegunCall
 
 _LOGGER = logging.getLogger("pelton_grpc")
 
@@ -49,10 +50,16 @@ class Method:
         self._serializer = serializer
         self._deserializer = deserializer
 
+    @property
+    def codecs(self) -> tuple[Any, Any]:
+        """What makes bytes of requests, and responses of bytes."""
+        return self._serializer, self._deserializer
+
     def serialize(self, request: Any) -> bytes:
         """Returns a request as bytes, or raises the error of a call that cannot be made."""
         if self._serializer is None:
-            return request
+            data: bytes = request
+            return data
         try:
             return self._serializer(request)
         except Exception:
@@ -80,9 +87,17 @@ class Method:
     ) -> tuple[Optional[float], Any, bool, bool]:
         """Returns what the native half wants to know of a call, in its order: the timeout, the
         metadata with those of the credentials, whether it waits for a connection, and whether its
-        messages are compressed."""
+        messages are compressed. Waits for the plugins of the credentials."""
         if credentials is not None or self.plugins:
-            metadata = self.authority.metadata(self.path, metadata, credentials, timeout)
+            metadata, timeout = self.authority.metadata(
+                self.path, metadata, credentials, timeout
+            )
+        return self.arguments_with(timeout, metadata, ready, compression)
+
+    def arguments_with(
+        self, timeout: Optional[float], metadata: Any, ready: Optional[bool], compression: Any
+    ) -> tuple[Optional[float], Any, bool, bool]:
+        """The same where the metadata have those of the credentials."""
         compress = self.compress if compression is None else compresses(compression)
         return timeout, metadata, bool(ready), compress
 
@@ -145,10 +160,12 @@ class UnaryUnary(UnaryUnaryMultiCallable):
         compression: Any = None,
     ) -> RunningUnary:
         method = self._method
-        native = method.native.begin_unary(
-            method.serialize(request),
-            *method.arguments(timeout, metadata, credentials, wait_for_ready, compression),
-        )
+        data = method.serialize(request)
+        try:
+            words = method.arguments(timeout, metadata, credentials, wait_for_ready, compression)
+        except FailedCall as error:
+            return RunningUnary(UnbegunCall.refused(error), method.deserialize, timeout)
+        native = method.native.begin_unary(data, *words)
         return RunningUnary(native, method.deserialize, timeout)
 
 
