@@ -17,8 +17,9 @@ LICENCE_FILE = re.compile(r"(?i)^(licen[cs]e|copying|notice|unlicense|copyright)
 
 # What a program or library has in it beside the crates, before the list of those.
 LIBRARIES = {
-    "pelton": """The program contains the GNU C Library, under the LGPL 2.1 or later (https://www.gnu.org/software/libc), linked
-statically. It can be linked with another version of it, by script/release.
+    "pelton": """The program contains the GNU C Library, under the LGPL 2.1 or later
+(https://www.gnu.org/software/libc), linked statically. It can be linked with another version of it,
+by script/release.
 """,
     "pelton-grpc": """The wheel takes the GNU C Library and Python from the machine on which it is installed.
 """,

@@ -259,11 +259,15 @@ class InterceptedUnaryStreamCall(_ManyResponses, *bases("UnaryStreamCall")):  # 
         return returned if is_call else UnaryStreamAnswers(returned, made)
 
 
-class InterceptedStreamUnaryCall(_ManyRequests, _OneResponse, *bases("StreamUnaryCall")):  # type: ignore[misc]
+class InterceptedStreamUnaryCall(  # type: ignore[misc]
+    _ManyRequests, _OneResponse, *bases("StreamUnaryCall")
+):
     """A call that streams to the server, with interceptors."""
 
 
-class InterceptedStreamStreamCall(_ManyRequests, _ManyResponses, *bases("StreamStreamCall")):  # type: ignore[misc]
+class InterceptedStreamStreamCall(  # type: ignore[misc]
+    _ManyRequests, _ManyResponses, *bases("StreamStreamCall")
+):
     """A call that streams both ways, with interceptors."""
 
     @staticmethod
