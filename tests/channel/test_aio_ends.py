@@ -265,6 +265,6 @@ def test_calls_that_have_ended_are_forgotten(server):
             dropped = echo.Unary(request(delay_ms=30_000))
             del dropped
         gc.collect()
-        return len(channel._running)
+        return len(channel._running.calls)
 
     assert run_aio(case, pelton_grpc.aio, server.address) == 0

@@ -276,7 +276,7 @@ def test_intercepted_calls_that_are_dropped_are_cancelled_and_forgotten(server):
         for _ in range(3):
             gc.collect()
             await asyncio.sleep(0.05)
-        return len(channel._running)
+        return len(channel._running.calls)
 
     chain = each_kind(passes)
     assert run_aio(case, pelton_grpc.aio, server.address, interceptors=chain) == 0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 import weakref
+from functools import partial
 from typing import Any, Callable, Generator, Optional
 
 from ._aio_credentials import metadata_of
@@ -23,7 +24,7 @@ CANCELLED = "Locally cancelled by application!"
 FINISHED = "RPC already finished."
 UNAWAITED = "the call takes its requests from an iterator: nothing else can write"
 
-# Makes the native half of a call, with what `Method.arguments` returns.
+# Makes the native half of a call, of a request and what `Method.arguments` returns.
 Begin = Callable[..., Any]
 
 
@@ -44,19 +45,20 @@ class AioCall:
         self._beginning: Optional[asyncio.Task[None]] = None
         self._running = running
         self._own = weakref.ref(self)
-        running.add(self._own)
+        running.calls.add(self._own)
 
-    def _begin(self, begin: Begin, arguments: tuple[Any, ...]) -> None:
+    def _begin(self, begin: Begin, data: Optional[bytes], arguments: tuple[Any, ...]) -> None:
         """Begins the call, at once or, if plugins are asked for its credentials, when they have
-        answered. `begin` returns the native half; `arguments` are those of `Method.arguments`."""
+        answered. `begin` returns the native half; `data` is its request, if it has one, and
+        `arguments` are those of `Method.arguments`."""
         method = self._method
         credentials = arguments[2]
         try:
             if credentials is not None or method.plugins:
                 question = method.authority.question(method.path, credentials)
                 if not question.is_answered_at_once():
-                    return self._begin_later(begin, arguments, question)
-            self._begin_with(begin(*method.arguments(*arguments)))
+                    return self._begin_later(partial(begin, data), arguments, question)
+            self._begin_with(begin(data, *method.arguments(*arguments)))
         except FailedCall as error:
             self._refuse(error)
         except Exception as error:  # noqa: BLE001
@@ -74,13 +76,12 @@ class AioCall:
         self._beginning = self._queue.loop.create_task(beginning)
 
     def _begin_with(self, native: Any) -> None:
-        own, queue, running = self._own, self._queue, self._running
+        own, queue = self._own, self._queue
         self._native = native
 
         def end() -> None:
             call = own()
             queue.forget(name)
-            running.discard(own)
             if call is not None:
                 call._note_native_end()
 
@@ -96,7 +97,7 @@ class AioCall:
         native = getattr(self, "_native", None)
         if native is not None:
             native.cancel()
-            self._running.discard(self._own)
+            self._running.calls.discard(self._own)
             for task in self._tasks():
                 # This may be another thread, and the loop closed.
                 if task is not None and not task.done():
@@ -119,7 +120,7 @@ class AioCall:
         if self._ended is not None:
             return
         self._ended = ended
-        self._running.discard(self._own)
+        self._running.calls.discard(self._own)
         if self._beginning is not None:
             self._beginning.cancel()
         waiters, self._waiters = self._waiters, []

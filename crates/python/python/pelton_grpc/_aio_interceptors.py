@@ -53,8 +53,8 @@ class InterceptedCall:
             chain.run(details, request, self._wrap)
         )
         self._callbacks: Optional[list[Callable[[Any], None]]] = []
-        own = weakref.ref(self, running.discard)
-        running.add(own)
+        own = weakref.ref(self, running.calls.discard)
+        running.calls.add(own)
 
         def returned(_: Any) -> None:
             call = own()
@@ -259,14 +259,14 @@ class InterceptedUnaryStreamCall(_ManyResponses, *bases("UnaryStreamCall")):  # 
         return returned if is_call else UnaryStreamAnswers(returned, made)
 
 
-class InterceptedStreamUnaryCall(  # type: ignore[misc]
-    _ManyRequests, _OneResponse, *bases("StreamUnaryCall")
+class InterceptedStreamUnaryCall(
+    _ManyRequests, _OneResponse, *bases("StreamUnaryCall")  # type: ignore[misc]
 ):
     """A call that streams to the server, with interceptors."""
 
 
-class InterceptedStreamStreamCall(  # type: ignore[misc]
-    _ManyRequests, _ManyResponses, *bases("StreamStreamCall")
+class InterceptedStreamStreamCall(
+    _ManyRequests, _ManyResponses, *bases("StreamStreamCall")  # type: ignore[misc]
 ):
     """A call that streams both ways, with interceptors."""
 

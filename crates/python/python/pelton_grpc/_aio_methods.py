@@ -97,7 +97,7 @@ class _OneRequest(AioMethod):
         except FailedCall as error:
             call._refuse(error)
             return call
-        call._begin(partial(self._native_begin(method), data), arguments)
+        call._begin(self._native_begin(method), data, arguments)
         return call
 
 
@@ -150,7 +150,7 @@ class UnaryStream(_OneRequest, UnaryStreamBase):
 class _ManyRequests(AioMethod):
     def _start(self, method: Method, request: Any, arguments: tuple[Any, ...]) -> Any:
         call = self._call_type(method, arguments[0], self._channel._running)
-        call._begin(partial(method.native.begin_stream, None), arguments)
+        call._begin(method.native.begin_stream, None, arguments)
         if request is not None:
             call._feed_from(request)
         return call

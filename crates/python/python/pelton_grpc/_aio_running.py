@@ -15,29 +15,21 @@ class RunningCalls:
         self.is_closed = False
         # Whether the channel has a connection.
         self.has_connection = has_connection
-        self._calls: set[weakref.ref[Any]] = set()
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def add(self, call: weakref.ref[Any]) -> None:
-        self._calls.add(call)
-
-    def discard(self, call: weakref.ref[Any]) -> None:
-        self._calls.discard(call)
+        # Each call puts itself in and takes itself out.
+        self.calls: set[weakref.ref[Any]] = set()
 
     async def close(self, grace: Optional[float]) -> None:
         """Waits until all have ended, `grace` seconds at most, and cancels those that are left. No
         new ones begin meanwhile."""
         self.is_closed = True
-        calls = [call for call in (reference() for reference in list(self._calls)) if call]
+        calls = [call for call in (reference() for reference in list(self.calls)) if call]
         try:
             if grace and calls:
                 await wait_for_ends(calls, grace)
         finally:
             for call in calls:
                 call.cancel()
-            self._calls.clear()
+            self.calls.clear()
 
 
 async def wait_for_ends(calls: list[Any], grace: float) -> None:
