@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 
 import grpc
 import pelton_grpc.aio
@@ -280,3 +282,39 @@ def test_intercepted_calls_that_are_dropped_are_cancelled_and_forgotten(server):
 
     chain = each_kind(passes)
     assert run_aio(case, pelton_grpc.aio, server.address, interceptors=chain) == 0
+
+
+WITHOUT_GRPCIO = """
+import asyncio, sys
+sys.modules["grpc"] = None
+from pelton_grpc import aio
+
+class Sees(aio.UnaryUnaryClientInterceptor):
+    async def intercept_unary_unary(self, continuation, details, request):
+        sent = aio.Metadata(*details.metadata, ("x-grpc-test-echo-initial", "a"))
+        return await continuation(details._replace(metadata=sent), request)
+
+async def main():
+    async with aio.insecure_channel(sys.argv[1], interceptors=[Sees()]) as channel:
+        call = channel.unary_unary("/grpc.testing.TestService/UnaryCall")(b"", timeout=30)
+        await call
+        print(("x-grpc-test-echo-initial", "a") in await call.initial_metadata())
+        try:
+            await channel.unary_unary("/none.None/None")(b"", timeout=30)
+        except aio.AioRpcError as error:
+            print(error.code().name)
+        stream = channel.stream_stream("/pelton.v1.Echo/Stream")()
+        await stream.wait_for_connection()
+        await stream.write(b"")
+        await stream.done_writing()
+        print(await stream.read(), await stream.read() is aio.EOF)
+
+asyncio.run(main())
+"""
+
+
+def test_without_grpcio_there_are_classes_of_the_same_names(server):
+    words = [sys.executable, "-c", WITHOUT_GRPCIO, server.address]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=2 * SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True", "UNIMPLEMENTED", "b'' True"]
