@@ -21,7 +21,8 @@ LIBRARIES = {
 (https://www.gnu.org/software/libc), linked statically. It can be linked with another version of it,
 by script/release.
 """,
-    "pelton-grpc": """The wheel takes the GNU C Library and Python from the machine on which it is installed.
+    "pelton-grpc": """The wheel takes the GNU C Library and Python from the machine on which it is
+installed.
 """,
 }
 
