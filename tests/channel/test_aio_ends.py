@@ -268,3 +268,27 @@ def test_calls_that_have_ended_are_forgotten(server):
         return len(channel._running.calls)
 
     assert run_aio(case, pelton_grpc.aio, server.address) == 0
+
+
+def test_a_stream_that_is_dropped_while_a_request_waits_for_room_is_cancelled(server):
+    async def case(channel):
+        taken = []
+
+        async def many():
+            while True:
+                taken.append(None)
+                yield request(bytes(100_000), delay_ms=30_000)
+
+        call = echo_of(channel).Stream(many())
+        before = -1
+        while before != len(taken) or not taken:
+            before = len(taken)
+            await asyncio.sleep(0.2)
+        del call
+        for _ in range(3):
+            gc.collect()
+            await asyncio.sleep(0.05)
+        tasks = [task for task in asyncio.all_tasks() if "feed" in repr(task)]
+        return len(channel._running.calls), tasks
+
+    assert run_aio(case, pelton_grpc.aio, server.address) == (0, [])

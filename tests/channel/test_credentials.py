@@ -13,7 +13,7 @@ from both import MODULES, SECONDS, end_of, failure, outcome, pairs
 from certificates import Authority
 from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
-from server import Server
+from server import Server, wait_until
 
 SECURE = {"grpcio": grpc.secure_channel, "pelton": pelton_grpc.secure_channel}
 
@@ -391,22 +391,25 @@ def test_in_an_event_loop_credentials_of_a_call_need_tls(server):
         asyncio.run(main(module))
 
 
-def test_plugins_are_asked_on_a_bounded_number_of_threads_which_end():
+def test_plugins_are_asked_on_a_bounded_number_of_threads_which_end(monkeypatch):
     from pelton_grpc import _plugins
 
-    released, begun = threading.Event(), []
+    monkeypatch.setattr(_plugins, "IDLE_SECONDS", 0.05)
+    most = _plugins.MOST_THREADS
+    threads, begun = _plugins.PluginThreads(), []
+    for _ in range(2):
+        released = threading.Event()
 
-    def blocks():
-        begun.append(None)
-        released.wait(SECONDS)
+        def blocks(released=released):
+            begun.append(None)
+            released.wait(SECONDS)
 
-    threads = _plugins.PluginThreads()
-    for _ in range(3 * _plugins.MOST_THREADS):
-        threads.run(blocks)
-    while len(begun) < _plugins.MOST_THREADS:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    assert len(begun) == threads._threads == _plugins.MOST_THREADS
-    released.set()
-    while len(begun) < 3 * _plugins.MOST_THREADS:
-        time.sleep(0.01)
+        for _ in range(3 * most):
+            threads.run(blocks)
+        wait_until(lambda: len(begun) == most, SECONDS)
+        time.sleep(0.1)
+        assert len(begun) == threads._threads == most
+        released.set()
+        wait_until(lambda: len(begun) == 3 * most and threads._threads == 0, SECONDS)
+        assert threads._free == 0
+        begun.clear()
