@@ -15,8 +15,21 @@ Package = collections.namedtuple(
 LICENCE_FILE = re.compile(r"(?i)^(licen[cs]e|copying|notice|unlicense|copyright)")
 
 
-def packages(root):
-    """The crates of which something is in the program on Linux: no tools of its build or tests."""
+# What a program or library has in it beside the crates, before the list of those.
+LIBRARIES = {
+    "pelton": """The program contains the GNU C Library, under the LGPL 2.1 or later
+(https://www.gnu.org/software/libc), linked statically. It can be linked with another version of it,
+by script/release.
+""",
+    "pelton-grpc": """The wheel takes the GNU C Library and Python from the machine on which it is
+installed.
+""",
+}
+
+
+def packages(root, name="pelton"):
+    """The crates of which something is in a program or library on Linux: no tools of its build or
+    tests. `root` has its Cargo.lock."""
     words = [
         "cargo",
         "metadata",
@@ -29,7 +42,7 @@ def packages(root):
     metadata = json.loads(subprocess.check_output(words, cwd=root))
     described = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    first = next(key for key, package in described.items() if package["name"] == "pelton")
+    first = next(key for key, package in described.items() if package["name"] == name)
     reached, open_keys = {}, [first]
     while open_keys:
         key = open_keys.pop()
@@ -86,9 +99,9 @@ def expression(licence):
     return re.sub(r"\s*/\s*", " OR ", licence)
 
 
-def cyclonedx(packages, version, time_s):
+def cyclonedx(packages, version, time_s, name="pelton"):
     """The bill of materials as JSON of CycloneDX 1.5."""
-    program = reference("pelton", version)
+    program = reference(name, version)
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -97,9 +110,9 @@ def cyclonedx(packages, version, time_s):
         "metadata": {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_s)),
             "component": {
-                "type": "application",
+                "type": "application" if name == "pelton" else "library",
                 "bom-ref": program,
-                "name": "pelton",
+                "name": name,
                 "version": version,
                 "purl": program,
             },
@@ -132,12 +145,11 @@ def component(package):
     return described
 
 
-def licences(packages, root):
+def licences(packages, root, name="pelton"):
     """The project's own licence, then those of the crates of others, each text once."""
     parts = ["Pelton is under the Apache License 2.0:\n", (root / "LICENSE").read_text()]
     parts += [
-        "The program contains the GNU C Library, under the LGPL 2.1 or later (https://www.gnu.org/software/libc), linked",
-        "statically. It can be linked with another version of it, by script/release.\n",
+        LIBRARIES[name],
         "It contains Rust's standard library, under the Apache License 2.0 or the MIT licence (https://www.rust-lang.org).\n",
         "It contains the crates that follow.\n",
     ]

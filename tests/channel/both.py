@@ -1,11 +1,17 @@
 """Cases that are run with the channel of grpcio and with ours, and how an outcome is written down
 so that two of them can be compared."""
 
+import asyncio
+
 import grpc
 import pelton_grpc
+import pelton_grpc.aio
 
 # By name: what makes a channel without TLS.
 INSECURE = {"grpcio": grpc.insecure_channel, "pelton": pelton_grpc.insecure_channel}
+
+# The same for asyncio: modules.
+MODULES = {"grpcio": grpc.aio, "pelton": pelton_grpc.aio}
 
 # These only end what hangs.
 SECONDS = 30
@@ -55,5 +61,36 @@ def compare(case, address, **options):
     for name, insecure_channel in INSECURE.items():
         with insecure_channel(address, **options) as channel:
             found[name] = case(channel)
-    assert found["pelton"] == found["grpcio"]
+    assert found["pelton"] == found["grpcio"], found
     return found["pelton"]
+
+
+def run_aio(case, module, address, **options):
+    """What a case finds over a channel of grpc.aio or ours."""
+
+    async def main():
+        async with module.insecure_channel(address, **options) as channel:
+            return await asyncio.wait_for(case(channel), 2 * SECONDS)
+
+    return asyncio.run(main())
+
+
+def compare_aio(case, address, **options):
+    """Runs a case with each channel of asyncio, and returns what both have found."""
+    found = {
+        name: run_aio(case, module, address, **options) for name, module in MODULES.items()
+    }
+    assert found["pelton"] == found["grpcio"], found
+    return found["pelton"]
+
+
+async def end_of(waited, details=True):
+    """What is raised or returned to whoever waits."""
+    try:
+        return "returned", await waited
+    except grpc.aio.AioRpcError as error:
+        return error.code(), error.details() if details else bool(error.details())
+    except asyncio.CancelledError:
+        return "cancelled"
+    except Exception as error:
+        return type(error)

@@ -6,27 +6,13 @@ import gc
 import grpc
 import pelton_grpc.aio
 import pytest
-from both import SECONDS, pairs
+from both import MODULES, SECONDS, pairs, run_aio
+from both import compare_aio as compare
 from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 
-MODULES = {"grpcio": grpc.aio, "pelton": pelton_grpc.aio}
 BOTH = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 ECHO = "/pelton.v1.Echo/Unary"
-
-
-def compare(case, address):
-    found = {name: run(case, module, address) for name, module in MODULES.items()}
-    assert found["pelton"] == found["grpcio"]
-    return found["pelton"]
-
-
-def run(case, module, address):
-    async def main():
-        async with module.insecure_channel(address) as channel:
-            return await asyncio.wait_for(case(channel), 2 * SECONDS)
-
-    return asyncio.run(main())
 
 
 def echo_of(channel):
@@ -251,11 +237,11 @@ def test_loops_one_after_the_other_leave_nothing(server):
         return (await echo_of(channel).Unary(request(), timeout=SECONDS)).payload
 
     for _ in range(3):
-        run(case, pelton_grpc.aio, server.address)
+        run_aio(case, pelton_grpc.aio, server.address)
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        assert run(case, pelton_grpc.aio, server.address) == b"a"
+        assert run_aio(case, pelton_grpc.aio, server.address) == b"a"
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before + 4
 
@@ -275,12 +261,7 @@ def test_calls_that_are_dropped_are_cancelled_and_forgotten(server):
         gc.collect()
         return len(loop_queue()._waiting)
 
-    assert run(case, pelton_grpc.aio, server.address) < 5
-
-
-def test_interceptors_are_refused_for_now():
-    with pytest.raises(ValueError, match="interceptors"):
-        pelton_grpc.aio.insecure_channel("localhost:1", interceptors=[object()])
+    assert run_aio(case, pelton_grpc.aio, server.address) < 5
 
 
 def test_what_one_raises_leaves_the_others_of_a_queue_awake():

@@ -92,6 +92,11 @@ def test_connection_modes(binary):
 
 def test_channels_of_grpcio(binary):
     report = measured(binary, "channels", "--python", sys.executable, "--seed", "7")
+    # Its wheel is not in this Python; tests/channel has one that has it.
+    of_wheel = [one for one in report["not_run"] if one["run"].startswith("pelton_grpc")]
+    assert len(of_wheel) == 4
+    assert all("there is no pelton_grpc" in one["why"] for one in of_wheel)
+    report["not_run"] = [one for one in report["not_run"] if one not in of_wheel]
     idle = assert_all_were_run(report)
     foreign = [run for run in report["runs"] if run["run"].startswith("gRPC")]
     assert foreign

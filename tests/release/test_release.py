@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import zipfile
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_every_file_has_its_checksum():
 def test_the_page_about_installing_names_files_that_are_there():
     page = (ROOT / "docs/install.md").read_text()
     named = set(re.findall(r"\bdist/(pelton[\w.-]+)", page))
-    named |= set(re.findall(r"`(pelton-[\w.-]+json)`", page))
+    named |= set(re.findall(r"`(pelton[\w.-]+json)`", page))
     is_of_other_machine = {"amd64": "aarch64|arm64", "arm64": "x86_64|amd64"}[IS_NATIVE]
     here = {name for name in named if not re.search(is_of_other_machine, name)}
     assert len(named) >= 5
@@ -295,10 +296,11 @@ def test_the_program_of_the_other_machine_serves(tmp_path):
     assert_served(inside(root, script + TRY))
 
 
-def test_the_bill_and_the_licences_name_every_crate():
-    bill = json.loads(only("*.cdx.json").read_text())
-    licences = only("*.licences.txt").read_text()
-    assert bill["bomFormat"] == "CycloneDX" and len(bill["components"]) > 50
+@pytest.mark.parametrize("name", ["pelton-", "pelton_grpc-"])
+def test_the_bill_and_the_licences_name_every_crate(name):
+    bill = json.loads(only(f"{name}*.cdx.json").read_text())
+    licences = only(f"{name}*.licences.txt").read_text()
+    assert bill["bomFormat"] == "CycloneDX" and len(bill["components"]) > 20
     names = {component["bom-ref"] for component in bill["components"]}
     names.add(bill["metadata"]["component"]["bom-ref"])
     for entry in bill["dependencies"]:
@@ -308,3 +310,59 @@ def test_the_bill_and_the_licences_name_every_crate():
         if "hashes" in component:
             name = f"- {component['name']} {component['version']}: "
             assert name in licences, name
+
+
+# Reads a value that the server has, over the channel of the wheel, without grpcio.
+CALL = """
+import sys
+import pelton_grpc
+channel = pelton_grpc.insecure_channel(sys.argv[1])
+get = channel.unary_unary("/pelton.v1.KeyValue/Get")
+assert b"of a test" in get(b"\\x12\\x03key", timeout=60)
+try:
+    channel.unary_unary("/none.None/None")(b"", timeout=60)
+except pelton_grpc.RpcError as error:
+    assert error.code() is pelton_grpc.StatusCode.UNIMPLEMENTED
+print(pelton_grpc.__file__)
+"""
+
+
+def test_the_wheel_is_installed_and_calls_the_server(tmp_path):
+    wheel = only("pelton_grpc-*.whl")
+    # With a tag that pip takes on other machines: of those whose C library is as new.
+    assert re.fullmatch(rf".*-cp39-abi3-manylinux_2_\d+_{platform.machine()}.*", wheel.name)
+    run("python3", "-m", "venv", str(tmp_path / "env"))
+    python = str(tmp_path / "env/bin/python")
+    words = ["--quiet", "--disable-pip-version-check", "--no-index", "--only-binary=:all:"]
+    run(python, "-m", "pip", "install", *words, str(wheel))
+    program = tmp_path / "pelton"
+    program.write_bytes(next(of for name, of in programs() if platform.machine() in name))
+    program.chmod(0o755)
+    server = subprocess.Popen(
+        [program, "serve", "--durability", "volatile", "--listen", f"unix:{tmp_path}/socket"],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        address = f"unix:{tmp_path}/socket"
+        run(str(program), "status", "--wait", "60s", "--address", address)
+        run(str(program), "put", "key", "of a test", "--address", address)
+        assert str(tmp_path) in run(python, "-c", CALL, address, cwd=tmp_path)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_the_wheel_needs_no_newer_c_library_than_its_tag_says_and_names_no_place(tmp_path):
+    wheel = only("pelton_grpc-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    for name, content in contents.items():
+        for place in str(ROOT), str(pathlib.Path.home() / ".cargo"):
+            assert place.encode() not in content, (name, place)
+    [library] = [content for name, content in contents.items() if name.endswith(".so")]
+    (tmp_path / "library").write_bytes(library)
+    symbols = run("readelf", "--version-info", str(tmp_path / "library"))
+    newest = max(int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", symbols))
+    tagged = int(re.search(r"manylinux_2_(\d+)_", wheel.name)[1])
+    assert newest <= tagged, wheel.name
+    print(f"the wheel needs glibc 2.{newest}")

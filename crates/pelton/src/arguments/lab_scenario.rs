@@ -31,7 +31,7 @@ pub struct ScenarioArguments {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// A Python that has grpcio, for clients of gRPC's C core
+    /// A Python that has grpcio, for clients of gRPC's C core, and pelton_grpc
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
 

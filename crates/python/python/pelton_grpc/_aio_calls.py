@@ -3,33 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import weakref
-from typing import Any, AsyncIterator, Callable, Generator, Optional
+from functools import partial
+from typing import Any, Callable, Generator, Optional
 
-from ._aio_loop import Changes, LoopQueue
-from ._aio_names import EOF, AioRpcError, Metadata, UsageError, bases
+from ._aio_credentials import metadata_of
+from ._aio_loop import LoopQueue, loop_queue
+from ._aio_names import AioRpcError, Metadata, bases
+from ._aio_running import RunningCalls
 from ._dispatcher import run_logged
 from ._ended import Ended, FailedCall
 from ._names import StatusCode
+from ._plugins import Question
 from ._unary import Method
+from ._unbegun import UnbegunCall
 
-_CANCELLED = "Locally cancelled by application!"
-_UNAWAITED = "the call takes its requests from an iterator: nothing else can write"
+CANCELLED = "Locally cancelled by application!"
+FINISHED = "RPC already finished."
+UNAWAITED = "the call takes its requests from an iterator: nothing else can write"
+
+# Makes the native half of a call, of a request and what `Method.arguments` returns.
+Begin = Callable[..., Any]
 
 
 class AioCall:
     """A call that has begun, and its end."""
 
-    def __init__(self, native: Any, queue: LoopQueue, method: Method, timeout: Any) -> None:
-        self._native = native
-        self._queue = queue
+    def __init__(self, method: Method, timeout: Optional[float], running: RunningCalls) -> None:
+        # The native half, once it has begun.
+        self._native: Any = None
+        self._queue: LoopQueue = loop_queue()
         self._method = method
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._ended: Optional[Ended] = None
+        # Of what it was given and cannot use, such as a request that is not bytes.
+        self._raised: Optional[Exception] = None
         self._callbacks: list[Callable[[Any], None]] = []
         self._waiters: list[asyncio.Future[None]] = []
-        own = weakref.ref(self)
+        self._beginning: Optional[asyncio.Task[None]] = None
+        self._running = running
+        self._own = weakref.ref(self)
+        running.calls.add(self._own)
+
+    def _begin(self, begin: Begin, data: Optional[bytes], arguments: tuple[Any, ...]) -> None:
+        """Begins the call, at once or, if plugins are asked for its credentials, when they have
+        answered. `begin` returns the native half; `data` is its request, if it has one, and
+        `arguments` are those of `Method.arguments`."""
+        method = self._method
+        credentials = arguments[2]
+        try:
+            if credentials is not None or method.plugins:
+                question = method.authority.question(method.path, credentials)
+                if not question.is_answered_at_once():
+                    return self._begin_later(partial(begin, data), arguments, question)
+            self._begin_with(begin(data, *method.arguments(*arguments)))
+        except FailedCall as error:
+            self._refuse(error)
+        except Exception as error:  # noqa: BLE001
+            self._native = UnbegunCall()
+            self._fail(error)
+
+    def _refuse(self, error: FailedCall) -> None:
+        """Ends the call before it could begin."""
+        self._native = UnbegunCall()
+        self._abort(error.code(), error.details())
+
+    def _begin_later(self, begin: Begin, arguments: tuple[Any, ...], question: Question) -> None:
+        self._native = UnbegunCall()
+        beginning = begin_answered(self._own, begin, arguments, question)
+        self._beginning = self._queue.loop.create_task(beginning)
+
+    def _begin_with(self, native: Any) -> None:
+        own, queue = self._own, self._queue
+        self._native = native
 
         def end() -> None:
             call = own()
@@ -40,10 +88,25 @@ class AioCall:
         name = queue.name(end)
         native.notify(queue.native, name)
 
+    def _fail(self, error: Exception) -> None:
+        """Ends the call, since it was given what cannot be used: whoever waits for it is told."""
+        self._raised = error
+        self._abort(StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+
     def __del__(self) -> None:
         native = getattr(self, "_native", None)
         if native is not None:
             native.cancel()
+            self._running.calls.discard(self._own)
+            for task in self._tasks():
+                # This may be another thread, and the loop closed.
+                if task is not None and not task.done():
+                    with contextlib.suppress(RuntimeError):
+                        self._queue.loop.call_soon_threadsafe(task.cancel)
+
+    def _tasks(self) -> list[Optional[asyncio.Task[None]]]:
+        """Returns what runs for the call, and not without it."""
+        return [self._beginning]
 
     def _take_end(self) -> Ended:
         """Takes how the call has ended from the native half, which knows."""
@@ -57,6 +120,9 @@ class AioCall:
         if self._ended is not None:
             return
         self._ended = ended
+        self._running.calls.discard(self._own)
+        if self._beginning is not None:
+            self._beginning.cancel()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -70,20 +136,29 @@ class AioCall:
         self._native.cancel()
 
     def _waiter(self) -> asyncio.Future[None]:
-        """What ends with the call, for one task: one that is cancelled costs others nothing."""
+        """What ends with the call, for one task: one that is cancelled costs others nothing, and
+        takes it out again."""
         waiter = self._queue.loop.create_future()
         self._waiters.append(waiter)
         return waiter
 
     async def _end(self) -> Ended:
         if self._ended is None:
-            await self._waiter()
+            waiter = self._waiter()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                raise
         assert self._ended is not None, "it has ended"
         return self._ended
 
     def _raise_if_failed(self) -> None:
         ended = self._ended
         assert ended is not None, "it has ended"
+        if self._raised is not None:
+            raise self._raised
         if ended.is_cancelled:
             raise asyncio.CancelledError()
         if ended.code is not StatusCode.OK:
@@ -92,7 +167,7 @@ class AioCall:
     def cancel(self) -> bool:
         if self._ended is not None:
             return False
-        self._abort(StatusCode.CANCELLED, _CANCELLED, is_cancelled=True)
+        self._abort(StatusCode.CANCELLED, CANCELLED, is_cancelled=True)
         return True
 
     def cancelled(self) -> bool:
@@ -129,20 +204,44 @@ class AioCall:
         return f"{ended.code.name}: {ended.details}"
 
     async def wait_for_connection(self) -> None:
-        """Waits until the server has begun to answer, or the call has ended."""
-        await self.initial_metadata()
-        if self._ended is not None:
-            self._raise_if_failed()
+        """Waits until the call has ended, as that of grpc.aio does for a unary call; raises how it
+        has failed."""
+        await self._end()
+        self._raise_if_failed()
 
 
-def aio_error(ended: Ended) -> Exception:
+async def begin_answered(
+    own: weakref.ref[AioCall], begin: Begin, arguments: tuple[Any, ...], question: Question
+) -> None:
+    """Begins a call when its plugins have answered, if somebody holds it still."""
+    timeout, metadata, _, ready, compression = arguments
+    try:
+        metadata, timeout = await metadata_of(question, metadata, timeout)
+        failed = None
+    except FailedCall as error:
+        failed = error
+    call = own()
+    if call is None or call.done():
+        return
+    # It ends by itself.
+    call._beginning = None
+    if failed is not None:
+        return call._abort(failed.code(), failed.details())
+    try:
+        native = begin(*call._method.arguments_with(timeout, metadata, ready, compression))
+    except Exception as error:  # noqa: BLE001
+        return call._fail(error)
+    call._begin_with(native)
+
+
+def aio_error(ended: Ended) -> AioRpcError:
     initial = Metadata(*ended.initial_metadata())
     trailing = Metadata(*ended.trailing_metadata())
     text = f"{ended.code.name}: {ended.details}"
     return AioRpcError(ended.code, initial, trailing, ended.details, text)
 
 
-class UnaryUnaryCall(AioCall, *bases("UnaryUnaryCall")):
+class UnaryUnaryCall(AioCall, *bases("UnaryUnaryCall")):  # type: ignore[misc]
     """A unary call."""
 
     _response: Any = None
@@ -166,182 +265,3 @@ class UnaryUnaryCall(AioCall, *bases("UnaryUnaryCall")):
                 raise
         self._raise_if_failed()
         return self._response
-
-
-class StreamSide(AioCall):
-    """A call with a stream in one direction or both."""
-
-    def __init__(self, native: Any, queue: LoopQueue, method: Method, timeout: Any) -> None:
-        super().__init__(native, queue, method, timeout)
-        self._received = Changes(queue)
-        self._sent = Changes(queue)
-        self._feeder: Optional[asyncio.Task[None]] = None
-        self._iterator: Optional[AsyncIterator[Any]] = None
-        self._is_finished = False
-
-    def _take_end(self) -> Ended:
-        return Ended(self._native.end(0))
-
-    def _finish(self, ended: Ended) -> None:
-        super()._finish(ended)
-        self._sent.wake()
-        self._received.wake()
-        if self._feeder is not None and self._feeder is not asyncio.current_task(self._queue.loop):
-            self._feeder.cancel()
-
-    async def initial_metadata(self) -> Any:
-        while True:
-            changes = self._received
-            pairs = self._native.poll_initial_metadata(self._queue.native, changes.name)
-            if pairs is not None:
-                return Metadata(*pairs)
-            await changes.next()
-
-    async def _receive(self) -> Any:
-        """The next response, or EOF; raises how the call has failed."""
-        changes = self._received
-        while True:
-            if self._ended is not None and self._ended.is_cancelled:
-                raise asyncio.CancelledError()
-            message = self._native.poll_receive(self._queue.native, changes.name)
-            if type(message) is bytes:
-                return self._deserialize(message)
-            if message is not None:
-                self._finish(Ended(message))
-                self._raise_if_failed()
-                return EOF
-            try:
-                await changes.next()
-            except asyncio.CancelledError:
-                self.cancel()
-                raise
-
-    def _deserialize(self, message: bytes) -> Any:
-        try:
-            return self._method.deserialize(message)
-        except FailedCall as error:
-            self._abort(error.code(), error.details())
-            self._raise_if_failed()
-
-    # What sends.
-
-    def _feed_from(self, requests: Any) -> None:
-        self._feeder = self._queue.loop.create_task(feed(weakref.ref(self), requests))
-
-    async def _write(self, request: Any) -> None:
-        try:
-            data = self._method.serialize(request)
-        except FailedCall as error:
-            return self._abort(error.code(), error.details())
-        changes = self._sent
-        while self._ended is None:
-            try:
-                sent = self._native.poll_send(data, self._queue.native, changes.name)
-            except ValueError as error:
-                return self._abort(StatusCode.RESOURCE_EXHAUSTED, str(error))
-            if sent:
-                return None
-            await (changes.next() if sent is None else self._end())
-        return None
-
-    async def write(self, request: Any) -> None:
-        self._check_writes()
-        if self._ended is not None:
-            self._raise_if_failed()
-        if self._ended is not None or self._is_finished:
-            raise asyncio.InvalidStateError("RPC already finished.")
-        try:
-            await self._write(request)
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-        if self._ended is not None:
-            self._raise_if_failed()
-
-    async def done_writing(self) -> None:
-        self._check_writes()
-        self._is_finished = True
-        self._native.finish()
-
-    def _check_writes(self) -> None:
-        if self._feeder is not None:
-            raise UsageError(_UNAWAITED)
-
-    # What receives.
-
-    async def _responses(self) -> AsyncIterator[Any]:
-        while (response := await self._receive()) is not EOF:
-            yield response
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        if self._iterator is None:
-            self._iterator = self._responses()
-        return self._iterator
-
-    async def read(self) -> Any:
-        return await self._receive()
-
-
-async def feed(reference: Any, requests: Any) -> None:
-    """Sends requests as long as the call is held by somebody and goes on."""
-    try:
-        if hasattr(requests, "__aiter__"):
-            async for request in requests:
-                if not await fed(reference, request):
-                    return
-        else:
-            for request in requests:
-                if not await fed(reference, request):
-                    return
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        run_logged(raised, error)
-        call = reference()
-        if call is not None:
-            call._abort(StatusCode.UNKNOWN, "Exception iterating requests!")
-        return
-    call = reference()
-    if call is not None:
-        call._native.finish()
-
-
-def raised(error: Exception) -> None:
-    raise error
-
-
-async def fed(reference: Any, request: Any) -> bool:
-    call = reference()
-    if call is None or call.done():
-        return False
-    await call._write(request)
-    return not call.done()
-
-
-class UnaryStreamCall(StreamSide, *bases("UnaryStreamCall")):
-    """A call to which the server streams."""
-
-
-class StreamUnaryCall(StreamSide, *bases("StreamUnaryCall")):
-    """A call that streams to the server."""
-
-    _response: Any = None
-    _is_received = False
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self._await_response().__await__()
-
-    async def _await_response(self) -> Any:
-        if not self._is_received:
-            response = await self._receive()
-            if response is not EOF:
-                self._response = response
-                await self._receive()
-            self._is_received = True
-        await self._end()
-        self._raise_if_failed()
-        return self._response
-
-
-class StreamStreamCall(StreamSide, *bases("StreamStreamCall")):
-    """A call that streams both ways."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import threading
@@ -23,6 +24,10 @@ class LoopQueue:
         self._names = itertools.count()
         self._waiting: dict[int, Callable[[], None]] = {}
         loop.add_reader(self.native.fileno(), self._run_ready)
+
+    def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Returns whether it is that of a loop, in this process."""
+        return self.loop is loop and self.pid == os.getpid()
 
     def name(self, run: Callable[[], None]) -> int:
         """Returns a name; whenever it is told, something runs in the loop."""
@@ -53,22 +58,61 @@ class LoopQueue:
 
 # Of each thread that runs a loop: the queue of the last one.
 _local = threading.local()
+# By the identity of its loop, each queue that is in use: the loop keeps it as long as it is open.
+_queues: weakref.WeakValueDictionary[int, LoopQueue] = weakref.WeakValueDictionary()
 
 
 def loop_queue() -> LoopQueue:
     """The queue of the event loop that runs."""
     loop = asyncio.get_running_loop()
-    queue = getattr(_local, "queue", None)
-    if queue is None or queue.loop is not loop or queue.pid != os.getpid():
-        queue = _local.queue = LoopQueue(loop)
+    queue: LoopQueue | None = getattr(_local, "queue", None)
+    if queue is None or not queue.is_of(loop):
+        queue = _queues.get(id(loop))
+        if queue is None or not queue.is_of(loop):
+            queue = _queues[id(loop)] = LoopQueue(loop)
+        _local.queue = queue
     return queue
 
 
-class Changes:
-    """Wakes those tasks that wait for a change of one call."""
+class Waiters:
+    """Tasks of one event loop that wait for the same thing. One that is cancelled leaves nothing
+    behind, and costs the others nothing."""
+
+    __slots__ = ("_loop", "_futures")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._futures: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def wake(self) -> None:
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait(self) -> None:
+        """Waits until the next `wake`."""
+        future = self._loop.create_future()
+        self._futures.append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            # It has been taken out already if it was woken in the same turn of the loop.
+            with contextlib.suppress(ValueError):
+                self._futures.remove(future)
+            raise
+
+
+class Changes(Waiters):
+    """Tasks that wait for a change of one call, which the native half tells the queue of."""
+
+    __slots__ = ("name", "__weakref__")
 
     def __init__(self, queue: LoopQueue) -> None:
-        self.queue = queue
+        super().__init__(queue.loop)
         own = weakref.WeakMethod(self.wake)
 
         def wake() -> None:
@@ -77,17 +121,4 @@ class Changes:
                 run()
 
         self.name = queue.name(wake)
-        self._tasks: list[asyncio.Future[None]] = []
         weakref.finalize(self, queue.forget, self.name)
-
-    def wake(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            if not task.done():
-                task.set_result(None)
-
-    def next(self) -> asyncio.Future[None]:
-        """What ends with the next change."""
-        task = self.queue.loop.create_future()
-        self._tasks.append(task)
-        return task

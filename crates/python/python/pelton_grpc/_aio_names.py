@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 from ._names import HAS_GRPCIO, RpcError
 
+__all__ = [
+    "EOF",
+    "AioRpcError",
+    "Channel",
+    "ClientCallDetails",
+    "ClientInterceptor",
+    "Metadata",
+    "StreamStreamClientInterceptor",
+    "StreamStreamMultiCallable",
+    "StreamUnaryClientInterceptor",
+    "StreamUnaryMultiCallable",
+    "UnaryStreamClientInterceptor",
+    "UnaryStreamMultiCallable",
+    "UnaryUnaryClientInterceptor",
+    "UnaryUnaryMultiCallable",
+    "UsageError",
+    "bases",
+]
+
 if HAS_GRPCIO:
     from grpc import aio
-    from grpc.aio import EOF, AioRpcError, Channel, Metadata, UsageError
+    from grpc.aio import (
+        EOF,
+        AioRpcError,
+        Channel,
+        ClientCallDetails,
+        ClientInterceptor,
+        Metadata,
+        StreamStreamClientInterceptor,
+        StreamStreamMultiCallable,
+        StreamUnaryClientInterceptor,
+        StreamUnaryMultiCallable,
+        UnaryStreamClientInterceptor,
+        UnaryStreamMultiCallable,
+        UnaryUnaryClientInterceptor,
+        UnaryUnaryMultiCallable,
+        UsageError,
+    )
 
     def bases(name: str) -> tuple[Any, ...]:
         """The class of grpc.aio with this name, for `isinstance`."""
@@ -30,6 +65,42 @@ else:
 
     class Channel:  # type: ignore[no-redef]
         """A channel, for `isinstance`."""
+
+    class UnaryUnaryMultiCallable:  # type: ignore[no-redef]
+        """Makes unary calls, for `isinstance`."""
+
+    class UnaryStreamMultiCallable:  # type: ignore[no-redef]
+        """Makes calls to which the server streams, for `isinstance`."""
+
+    class StreamUnaryMultiCallable:  # type: ignore[no-redef]
+        """Makes calls that stream to the server, for `isinstance`."""
+
+    class StreamStreamMultiCallable:  # type: ignore[no-redef]
+        """Makes calls that stream both ways, for `isinstance`."""
+
+    class ClientCallDetails(NamedTuple):  # type: ignore[no-redef]
+        """What an interceptor learns of a call, and may change with `_replace`."""
+
+        method: bytes
+        timeout: Optional[float]
+        metadata: Any
+        credentials: Any
+        wait_for_ready: Optional[bool]
+
+    class ClientInterceptor:  # type: ignore[no-redef]
+        """Sees calls before they are made."""
+
+    class UnaryUnaryClientInterceptor(ClientInterceptor):  # type: ignore[no-redef]
+        """Has a coroutine `intercept_unary_unary(continuation, details, request)`."""
+
+    class UnaryStreamClientInterceptor(ClientInterceptor):  # type: ignore[no-redef]
+        """Has a coroutine `intercept_unary_stream(continuation, details, request)`."""
+
+    class StreamUnaryClientInterceptor(ClientInterceptor):  # type: ignore[no-redef]
+        """Has a coroutine `intercept_stream_unary(continuation, details, requests)`."""
+
+    class StreamStreamClientInterceptor(ClientInterceptor):  # type: ignore[no-redef]
+        """Has a coroutine `intercept_stream_stream(continuation, details, requests)`."""
 
     class Metadata(tuple):  # type: ignore[no-redef,type-arg]
         """Pairs of keys and values."""

@@ -100,9 +100,8 @@ class Channel(ChannelBase):
     def __enter__(self) -> Channel:
         return self
 
-    def __exit__(self, *_: Any) -> bool:
+    def __exit__(self, *_: Any) -> None:
         self.close()
-        return False
 
 
 def insecure_channel(

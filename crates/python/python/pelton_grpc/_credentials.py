@@ -3,13 +3,12 @@ form."""
 
 from __future__ import annotations
 
-import threading
-from typing import Any, Callable, NamedTuple, Optional
+import time
+from typing import Any, NamedTuple, Optional
 
 from ._ended import failed_call
 from ._names import StatusCode
-
-Plugin = Callable[[bytes, bytes, Callable[..., None]], None]
+from ._plugins import Answer, Plugin, Question
 
 
 class SslChannelCredentials(NamedTuple):
@@ -67,14 +66,15 @@ class CallAuthority:
 
     def __init__(self, host: str, is_secure: bool, plugins: list[Plugin]) -> None:
         self._host = host
-        self._is_secure = is_secure
+        self.is_secure = is_secure
         self.plugins = plugins
 
-    def metadata(
-        self, path: str, metadata: Any, credentials: Any, timeout: Optional[float]
-    ) -> list[Any]:
-        """Returns the metadata of a call, with those of the credentials."""
-        if not self._is_secure:
+    def question(self, path: str, credentials: Any) -> Question:
+        """Returns what is asked for a call, and whom.
+
+        Raises the error of a call over a channel without TLS.
+        """
+        if not self.is_secure:
             raise failed_call(
                 StatusCode.UNAUTHENTICATED,
                 "credentials of a call are sent over TLS only: use a secure channel",
@@ -83,28 +83,32 @@ class CallAuthority:
         if credentials is not None:
             plugins = plugins + plugins_of(credentials)
         service, _, method = path.rpartition("/")
-        url = f"https://{self._host}{service}".encode()
+        return Question(f"https://{self._host}{service}", method, plugins)
+
+    def metadata(
+        self, path: str, metadata: Any, credentials: Any, timeout: Optional[float]
+    ) -> tuple[list[Any], Optional[float]]:
+        """Returns the metadata of a call, with those of the credentials, and what is left of its
+        timeout. Waits for the plugins."""
+        question = self.question(path, credentials)
+        left = TimeLeft(timeout)
         all_metadata = list(metadata or ())
-        for plugin in plugins:
-            all_metadata += ask(plugin, url, method.encode(), timeout)
-        return all_metadata
+        for plugin in question.plugins:
+            answer = Answer()
+            question.ask(plugin, answer.callback)
+            all_metadata += answer.wait(left.seconds())
+        return all_metadata, left.seconds()
 
 
-def ask(plugin: Plugin, url: bytes, method: bytes, timeout: Optional[float]) -> list[Any]:
-    """Asks a plugin, which may answer later and on another thread."""
-    answered = threading.Event()
-    answer: list[Any] = []
+class TimeLeft:
+    """What is left of the timeout of a call, for all that it does."""
 
-    def callback(metadata: Any, code: int, details: Any) -> None:
-        answer[:] = [metadata, code, details]
-        answered.set()
+    __slots__ = ("_deadline",)
 
-    plugin(url, method, callback)
-    if not answered.wait(timeout):
-        raise failed_call(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
-    metadata, code, details = answer
-    if code != 0:
-        text = details.decode("utf-8", "replace") if isinstance(details, bytes) else details
-        details = f"Getting metadata from plugin failed with error: {text}"
-        raise failed_call(StatusCode.UNAVAILABLE, details)
-    return list(metadata or ())
+    def __init__(self, timeout: Optional[float]) -> None:
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+
+    def seconds(self) -> Optional[float]:
+        if self._deadline is None:
+            return None
+        return max(self._deadline - time.monotonic(), 0.0)

@@ -35,7 +35,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._queue = _native.ReadyQueue()
         self._waiting: dict[int, Callable[[], None]] = {}
-        self._is_running = False
+        self._is_running: bool = False
 
     def when_ended(self, call: Any, run: Callable[[], None]) -> None:
         """Runs something when a call of the native half has ended."""

@@ -6,6 +6,24 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+__all__ = [
+    "CODES",
+    "HAS_GRPCIO",
+    "Call",
+    "ChannelBase",
+    "ChannelConnectivity",
+    "Compression",
+    "Future",
+    "FutureCancelledError",
+    "FutureTimeoutError",
+    "RpcError",
+    "StatusCode",
+    "StreamStreamMultiCallable",
+    "StreamUnaryMultiCallable",
+    "UnaryStreamMultiCallable",
+    "UnaryUnaryMultiCallable",
+]
+
 try:
     from grpc import (
         Call,

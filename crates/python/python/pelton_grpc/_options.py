@@ -10,12 +10,12 @@ from ._names import Compression
 
 _LOGGER = logging.getLogger("pelton_grpc")
 
-# Options that ask for what is so in any case, or for what does not exist here.
-_WITHOUT_EFFECT = {
-    "SingleThreadedUnaryStream",
-    "grpc.enable_http_proxy",
-    "grpc.enable_retries",
-    "grpc.use_local_subchannel_pool",
+# Options that can ask for what is so in any case, and the value with which they do: there is no
+# proxy, no retry by a policy of the service, and no connection that channels share.
+_SO_IN_ANY_CASE: dict[str, int] = {
+    "grpc.enable_http_proxy": 0,
+    "grpc.enable_retries": 0,
+    "grpc.use_local_subchannel_pool": 1,
 }
 # What was named already in a warning of this process.
 _warned: set[str] = set()
@@ -37,8 +37,9 @@ def settings(
     sent = _size(values.pop("grpc.max_send_message_length", None))
     authority = values.pop("grpc.default_authority", name)
     values.pop("grpc.ssl_target_name_override", None)
-    for name in values.keys() - _WITHOUT_EFFECT:
-        warn_once(name, f"pelton_grpc has no channel option {name}: it is ignored")
+    for option, value in values.items():
+        if option not in _SO_IN_ANY_CASE or _SO_IN_ANY_CASE[option] != value:
+            warn_once(option, f"pelton_grpc has no channel option {option}: it is ignored")
     return _native.ChannelSettings(_target.addresses(target), authority, received, sent)
 
 

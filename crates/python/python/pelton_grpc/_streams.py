@@ -15,6 +15,7 @@ from ._names import (
     UnaryStreamMultiCallable,
 )
 from ._unary import Method, RunningCall
+from ._unbegun import UnbegunCall
 
 _LOGGER = logging.getLogger("pelton_grpc")
 
@@ -179,7 +180,10 @@ class _StreamMethod:
         compression: Any,
     ) -> Any:
         method = self._method
-        words = method.arguments(timeout, metadata, credentials, wait_for_ready, compression)
+        try:
+            words = method.arguments(timeout, metadata, credentials, wait_for_ready, compression)
+        except FailedCall as error:
+            return UnbegunCall.refused(error)
         return method.native.begin_stream(request, *words)
 
 

@@ -20,6 +20,7 @@ from ._names import (
     UnaryUnaryMultiCallable,
 )
 from ._options import compresses
+from ._unbegun import UnbegunCall
 
 _LOGGER = logging.getLogger("pelton_grpc")
 
@@ -57,18 +58,24 @@ class Method:
         self._serializer = serializer
         self._deserializer = deserializer
 
+    @property
+    def codecs(self) -> tuple[Any, Any]:
+        """What makes bytes of requests, and responses of bytes."""
+        return self._serializer, self._deserializer
+
     def serialize(self, request: Any) -> bytes:
         """Returns a request as bytes, or raises the error of a call that cannot be made."""
         if self._serializer is None:
-            return request
+            data: bytes = request
+            return data
+        made: Optional[bytes] = None
         try:
-            data = self._serializer(request)
+            made = self._serializer(request)
         except Exception:
             _LOGGER.exception("Exception serializing message!")
-            data = None
-        if data is None:
+        if made is None:
             raise failed_call(StatusCode.INTERNAL, "Exception serializing request!")
-        return data
+        return made
 
     def deserialize(self, response: bytes) -> Any:
         """Returns a response, or raises the error of a call whose response cannot be read."""
@@ -93,9 +100,17 @@ class Method:
     ) -> tuple[Optional[float], Any, bool, bool]:
         """Returns what the native half wants to know of a call, in its order: the timeout, the
         metadata with those of the credentials, whether it waits for a connection, and whether its
-        messages are compressed."""
+        messages are compressed. Waits for the plugins of the credentials."""
         if credentials is not None or self.plugins:
-            metadata = self.authority.metadata(self.path, metadata, credentials, timeout)
+            metadata, timeout = self.authority.metadata(
+                self.path, metadata, credentials, timeout
+            )
+        return self.arguments_with(timeout, metadata, ready, compression)
+
+    def arguments_with(
+        self, timeout: Optional[float], metadata: Any, ready: Optional[bool], compression: Any
+    ) -> tuple[Optional[float], Any, bool, bool]:
+        """The same where the metadata have those of the credentials."""
         compress = self.compress if compression is None else compresses(compression)
         return timeout, metadata, bool(ready), compress
 
@@ -158,10 +173,12 @@ class UnaryUnary(UnaryUnaryMultiCallable):
         compression: Any = None,
     ) -> RunningUnary:
         method = self._method
-        native = method.native.begin_unary(
-            method.serialize(request),
-            *method.arguments(timeout, metadata, credentials, wait_for_ready, compression),
-        )
+        data = method.serialize(request)
+        try:
+            words = method.arguments(timeout, metadata, credentials, wait_for_ready, compression)
+        except FailedCall as error:
+            return RunningUnary(UnbegunCall.refused(error), method, timeout)
+        native = method.native.begin_unary(data, *words)
         return RunningUnary(native, method, timeout)
 
 

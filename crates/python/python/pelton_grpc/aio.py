@@ -6,128 +6,79 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Optional, Sequence
 
-from . import _options
-from ._aio_calls import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall
-from ._aio_loop import loop_queue
-from ._aio_names import EOF, AioRpcError, Metadata, UsageError
+from ._aio_methods import StreamStream, StreamUnary, UnaryStream, UnaryUnary
+from ._aio_names import (
+    EOF,
+    AioRpcError,
+    ClientCallDetails,
+    ClientInterceptor,
+    Metadata,
+    StreamStreamClientInterceptor,
+    StreamUnaryClientInterceptor,
+    UnaryStreamClientInterceptor,
+    UnaryUnaryClientInterceptor,
+    UsageError,
+)
 from ._aio_names import Channel as ChannelBase
+from ._aio_running import RunningCalls
 from ._channel import Channel as BlockingChannel
 from ._channel import Deserializer, Serializer
 from ._channel import insecure_channel as blocking_insecure_channel
 from ._channel import secure_channel as blocking_secure_channel
 from ._connectivity import PERIOD_SECONDS, STATES
 from ._names import ChannelConnectivity
-from ._unary import Method
 
 __all__ = [
     "EOF",
     "AioRpcError",
     "Channel",
+    "ClientCallDetails",
+    "ClientInterceptor",
     "Metadata",
+    "StreamStreamClientInterceptor",
+    "StreamUnaryClientInterceptor",
+    "UnaryStreamClientInterceptor",
+    "UnaryUnaryClientInterceptor",
     "UsageError",
     "insecure_channel",
     "secure_channel",
 ]
 
-
-class _AioMethod:
-    """Makes calls of one method."""
-
-    def __init__(self, method: Method, channel: BlockingChannel) -> None:
-        self._method = method
-        self._channel = channel
-
-    def _arguments(self, *words: Any) -> tuple[Any, ...]:
-        """`Method.arguments`, on a channel that is not closed."""
-        if self._channel.is_closed:
-            raise UsageError("Channel is closed.")
-        return self._method.arguments(*words)
+# An interceptor of several kinds is one of the first of them, as in grpc.aio.
+_KINDS = (
+    UnaryUnaryClientInterceptor,
+    UnaryStreamClientInterceptor,
+    StreamUnaryClientInterceptor,
+    StreamStreamClientInterceptor,
+)
 
 
-class UnaryUnary(_AioMethod):
-    """Makes unary calls."""
-
-    def __call__(
-        self,
-        request: Any,
-        *,
-        timeout: Optional[float] = None,
-        metadata: Any = None,
-        credentials: Any = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-    ) -> UnaryUnaryCall:
-        method = self._method
-        data = method.serialize(request)
-        words = self._arguments(timeout, metadata, credentials, wait_for_ready, compression)
-        native = method.native.begin_unary(data, *words)
-        return UnaryUnaryCall(native, loop_queue(), method, timeout)
-
-
-class UnaryStream(_AioMethod):
-    """Makes calls to which the server streams."""
-
-    def __call__(
-        self,
-        request: Any,
-        *,
-        timeout: Optional[float] = None,
-        metadata: Any = None,
-        credentials: Any = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-    ) -> UnaryStreamCall:
-        method = self._method
-        data = method.serialize(request)
-        words = self._arguments(timeout, metadata, credentials, wait_for_ready, compression)
-        native = method.native.begin_stream(data, *words)
-        return UnaryStreamCall(native, loop_queue(), method, timeout)
-
-
-class _StreamingRequests(_AioMethod):
-    _call_type: Any = None
-
-    def __call__(
-        self,
-        request_iterator: Any = None,
-        timeout: Optional[float] = None,
-        metadata: Any = None,
-        credentials: Any = None,
-        wait_for_ready: Optional[bool] = None,
-        compression: Any = None,
-    ) -> Any:
-        words = self._arguments(timeout, metadata, credentials, wait_for_ready, compression)
-        native = self._method.native.begin_stream(None, *words)
-        call = self._call_type(native, loop_queue(), self._method, timeout)
-        if request_iterator is not None:
-            call._feed_from(request_iterator)
-        return call
-
-
-class StreamUnary(_StreamingRequests):
-    """Makes calls that stream to the server."""
-
-    _call_type = StreamUnaryCall
-
-
-class StreamStream(_StreamingRequests):
-    """Makes calls that stream both ways."""
-
-    _call_type = StreamStreamCall
+def _by_kind(interceptors: Optional[Sequence[Any]]) -> dict[Any, list[Any]]:
+    """Returns the interceptors of each kind of call, in their order."""
+    found: dict[Any, list[Any]] = {kind: [] for kind in _KINDS}
+    for interceptor in interceptors or ():
+        kind = next((kind for kind in _KINDS if isinstance(interceptor, kind)), None)
+        if kind is None:
+            names = " or ".join(kind.__name__ for kind in _KINDS)
+            raise ValueError(f"Interceptor {interceptor} must be {names}.")
+        found[kind].append(interceptor)
+    return found
 
 
 class Channel(ChannelBase):
     """Connections to a target, for the tasks of an event loop: `grpc.aio.Channel`."""
 
-    def __init__(self, channel: BlockingChannel) -> None:
+    def __init__(
+        self, channel: BlockingChannel, interceptors: Optional[Sequence[Any]] = None
+    ) -> None:
+        self._interceptors = _by_kind(interceptors)
         self._channel = channel
-
-    def _make(
-        self, kind: Callable[..., Any], path: str, to_bytes: Serializer, of_bytes: Deserializer
-    ) -> Any:
-        return kind(self._channel._method(path, to_bytes, of_bytes), self._channel)
+        native = channel._native
+        self._running = RunningCalls(
+            lambda: STATES[native.connectivity(False)] is ChannelConnectivity.READY
+        )
 
     def unary_unary(
         self,
@@ -136,7 +87,8 @@ class Channel(ChannelBase):
         response_deserializer: Deserializer = None,
         _registered_method: Optional[bool] = False,
     ) -> UnaryUnary:
-        return self._make(UnaryUnary, method, request_serializer, response_deserializer)
+        made = self._channel._method(method, request_serializer, response_deserializer)
+        return UnaryUnary(self, made, self._interceptors[UnaryUnaryClientInterceptor])
 
     def unary_stream(
         self,
@@ -145,7 +97,8 @@ class Channel(ChannelBase):
         response_deserializer: Deserializer = None,
         _registered_method: Optional[bool] = False,
     ) -> UnaryStream:
-        return self._make(UnaryStream, method, request_serializer, response_deserializer)
+        made = self._channel._method(method, request_serializer, response_deserializer)
+        return UnaryStream(self, made, self._interceptors[UnaryStreamClientInterceptor])
 
     def stream_unary(
         self,
@@ -154,7 +107,8 @@ class Channel(ChannelBase):
         response_deserializer: Deserializer = None,
         _registered_method: Optional[bool] = False,
     ) -> StreamUnary:
-        return self._make(StreamUnary, method, request_serializer, response_deserializer)
+        made = self._channel._method(method, request_serializer, response_deserializer)
+        return StreamUnary(self, made, self._interceptors[StreamUnaryClientInterceptor])
 
     def stream_stream(
         self,
@@ -163,12 +117,15 @@ class Channel(ChannelBase):
         response_deserializer: Deserializer = None,
         _registered_method: Optional[bool] = False,
     ) -> StreamStream:
-        return self._make(StreamStream, method, request_serializer, response_deserializer)
+        made = self._channel._method(method, request_serializer, response_deserializer)
+        return StreamStream(self, made, self._interceptors[StreamStreamClientInterceptor])
 
     def get_state(self, try_to_connect: bool = False) -> ChannelConnectivity:
         return STATES[self._channel._native.connectivity(try_to_connect)]
 
     async def wait_for_state_change(self, last_observed_state: ChannelConnectivity) -> None:
+        if self._running.is_closed:
+            raise UsageError("Channel is closed.")
         while self.get_state() is last_observed_state:
             await asyncio.sleep(PERIOD_SECONDS)
 
@@ -177,7 +134,16 @@ class Channel(ChannelBase):
             await self.wait_for_state_change(state)
 
     async def close(self, grace: Optional[float] = None) -> None:
-        self._channel.close()
+        """Ends the calls that run, and takes no new ones. They have `grace` seconds to end by
+        themselves."""
+        if self._running.is_closed:
+            return
+        if grace is not None and grace < 0:
+            raise ValueError(f"grace must be non-negative, got {grace}.")
+        try:
+            await self._running.close(grace)
+        finally:
+            self._channel.close()
 
     async def __aenter__(self) -> Channel:
         return self
@@ -193,8 +159,7 @@ def insecure_channel(
     interceptors: Optional[Sequence[Any]] = None,
 ) -> Channel:
     """A channel without TLS, as `grpc.aio.insecure_channel`."""
-    _refuse(interceptors)
-    return Channel(blocking_insecure_channel(target, options, compression))
+    return Channel(blocking_insecure_channel(target, options, compression), interceptors)
 
 
 def secure_channel(
@@ -205,10 +170,6 @@ def secure_channel(
     interceptors: Optional[Sequence[Any]] = None,
 ) -> Channel:
     """A channel with TLS, as `grpc.aio.secure_channel`."""
-    _refuse(interceptors)
-    return Channel(blocking_secure_channel(target, credentials, options, compression))
+    channel = blocking_secure_channel(target, credentials, options, compression)
+    return Channel(channel, interceptors)
 
-
-def _refuse(interceptors: Any) -> None:
-    if interceptors:
-        raise ValueError("pelton_grpc.aio has no interceptors yet: call without them")

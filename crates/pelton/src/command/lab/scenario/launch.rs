@@ -13,8 +13,8 @@ use super::super::process::{self, piped, without_settings};
 use crate::exit::Failure;
 use crate::parent_process::ends_with_this_process;
 
-/// A client of gRPC that anybody with Python can run.
-const GRPCIO_CLIENT: &str = include_str!("grpcio_client.py");
+/// A client of grpcio or `pelton_grpc` that anybody with Python can run.
+const PYTHON_CLIENT: &str = include_str!("python_client.py");
 
 /// What stands in a plan for the folder of its servers, and for the process of a run's server.
 const FOLDER: &str = "{folder}";
@@ -49,8 +49,8 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    /// `python`: one that has grpcio; `grpc_client`: a client with the flags of those in `peers/`,
-    /// to be taken instead.
+    /// `python`: one that has grpcio, `pelton_grpc`, or both; `grpc_client`: a client with the
+    /// flags of those in `peers/`, to be taken in the place of grpcio.
     ///
     /// # Errors
     /// If this program cannot be found, the client is no program, or no folder can be made: before
@@ -119,16 +119,26 @@ impl Launcher {
                 command.args(arguments).args(["--address", target]);
                 command
             }
+            PlannedClient::PeltonGrpc(arguments) => {
+                let mut command = self.python();
+                command.args(["--module", "pelton_grpc"]).args(arguments);
+                command.args(["--address", target]);
+                command
+            }
         }
     }
 
     fn grpc(&self) -> Command {
-        let Some(program) = &self.grpc_client else {
-            let mut command = piped(Command::new(&self.python));
-            command.args(["-c", GRPCIO_CLIENT]);
-            return command;
-        };
-        piped(Command::new(program))
+        match &self.grpc_client {
+            None => self.python(),
+            Some(program) => piped(Command::new(program)),
+        }
+    }
+
+    fn python(&self) -> Command {
+        let mut command = piped(Command::new(&self.python));
+        command.args(["-c", PYTHON_CLIENT]);
+        command
     }
 
     /// This program, without what the user has set for it: a scenario is the same everywhere.

@@ -67,7 +67,7 @@ fn measure_all(
     interrupt: &Interrupt,
 ) -> Measurements {
     let mut measured = Measurements::default();
-    let mut no_client: Option<String> = None;
+    let mut missing = MissingClients::default();
     let order = plan.in_random_order(seed);
     for (index, run) in order.iter().enumerate() {
         if interrupt.is_set() {
@@ -80,8 +80,7 @@ fn measure_all(
                 order.len()
             ));
         }
-        let is_foreign = matches!(run.client, PlannedClient::Grpc(_));
-        if let (true, Some(why)) = (is_foreign, &no_client) {
+        if let Some(why) = missing.of(&run.client) {
             measured.add_missing(&run.name, why);
             continue;
         }
@@ -91,10 +90,35 @@ fn measure_all(
                 let why = failure.to_string();
                 measured.add_missing(&run.name, &why);
                 if matches!(failure, RunFailure::NoClient(_)) {
-                    no_client = Some(why);
+                    missing.note(&run.client, why);
                 }
             }
         }
     }
     measured
+}
+
+/// Why clients are not there, which is found out once for each kind.
+#[derive(Default)]
+struct MissingClients {
+    grpc: Option<String>,
+    pelton_grpc: Option<String>,
+}
+
+impl MissingClients {
+    fn of(&self, client: &PlannedClient) -> Option<&str> {
+        match client {
+            PlannedClient::Pelton(_) => None,
+            PlannedClient::Grpc(_) => self.grpc.as_deref(),
+            PlannedClient::PeltonGrpc(_) => self.pelton_grpc.as_deref(),
+        }
+    }
+
+    fn note(&mut self, client: &PlannedClient, why: String) {
+        match client {
+            PlannedClient::Pelton(_) => {}
+            PlannedClient::Grpc(_) => self.grpc = Some(why),
+            PlannedClient::PeltonGrpc(_) => self.pelton_grpc = Some(why),
+        }
+    }
 }

@@ -89,7 +89,7 @@ pub(super) fn measure(
         .map_err(|error| RunFailure::NoResult(error.to_string()))?;
     Ok(MeasuredRun {
         name: run.name.clone(),
-        figures: figures(&printed)?,
+        figures: figures(&run.client, &printed)?,
         client_peak_bytes: taken.peak_bytes,
         client_cpu_ns: taken.cpu_ns,
         server_cpu_ns: server_after_ns
@@ -113,30 +113,48 @@ fn start_client(
 ) -> Result<Started, RunFailure> {
     let command = launcher.client(&run.client, target, server_pid);
     let program = command.get_program().to_string_lossy().into_owned();
-    Started::start(command, run.client_cpu).map_err(|error| match &run.client {
-        PlannedClient::Grpc(_) if error.kind() == io::ErrorKind::NotFound => {
-            RunFailure::NoClient(no_client(&format!("{program}: {error}")))
+    let why = |error: io::Error| format!("{program}: {error}");
+    Started::start(command, run.client_cpu).map_err(|error| match how_to_get(&run.client) {
+        Some(remedy) if error.kind() == io::ErrorKind::NotFound => {
+            RunFailure::NoClient(no_client(remedy, &why(error)))
         }
         _ => RunFailure::NotStarted {
             what: "the client",
-            why: format!("{program}: {error}"),
+            why: why(error),
         },
     })
 }
 
-/// What to do where there is no client of gRPC.
-fn no_client(why: &str) -> String {
-    format!(
-        "there is no client of gRPC ({why}): take --python with one that has grpcio (`python3 -m \
-         venv DIR && DIR/bin/pip install grpcio`, then DIR/bin/python), or --grpc-client with one \
-         of peers/"
-    )
+/// Returns of a client that may not be there what it is, and how to get it.
+fn how_to_get(client: &PlannedClient) -> Option<(&'static str, &'static str)> {
+    match client {
+        PlannedClient::Pelton(_) => None,
+        PlannedClient::Grpc(_) => Some((
+            "client of gRPC",
+            "take --python with one that has grpcio (`python3 -m venv DIR && DIR/bin/pip install \
+             grpcio`, then DIR/bin/python), or --grpc-client with one of peers/",
+        )),
+        PlannedClient::PeltonGrpc(_) => Some((
+            "pelton_grpc",
+            "take --python with one that has its wheel, which script/wheel builds and DIR/bin/pip \
+             installs",
+        )),
+    }
+}
+
+/// What to do where a client is not there.
+fn no_client((what, remedy): (&str, &str), why: &str) -> String {
+    format!("there is no {what} ({why}): {remedy}")
 }
 
 /// The line of JSON that a client has printed.
-fn figures(printed: &Printed) -> Result<Map<String, Value>, RunFailure> {
-    if printed.last_error.starts_with(NO_MODULE) {
-        return Err(RunFailure::NoClient(no_client(&printed.last_error)));
+fn figures(client: &PlannedClient, printed: &Printed) -> Result<Map<String, Value>, RunFailure> {
+    if let (true, Some(remedy)) = (
+        printed.last_error.starts_with(NO_MODULE),
+        how_to_get(client),
+    ) {
+        let why = no_client(remedy, &printed.last_error);
+        return Err(RunFailure::NoClient(why));
     }
     let line = printed.stdout.lines().next_back().unwrap_or_default();
     let parsed = serde_json::from_str::<Map<String, Value>>(line);
@@ -207,7 +225,8 @@ mod tests {
     #[test]
     fn a_line_of_figures_is_a_result() {
         let line = "{\"calls\": 1000, \"failures\": 3, \"calls_per_s\": 7.5}\n";
-        let figures = figures(&printed(line, "")).expect("figures");
+        let client = PlannedClient::Pelton(Vec::new());
+        let figures = figures(&client, &printed(line, "")).expect("figures");
         assert_eq!(figures["calls_per_s"], 7.5);
     }
 
@@ -228,9 +247,23 @@ mod tests {
                 "there is no client of gRPC (ModuleNotFoundError: No module named 'grpc'): take",
             ),
         ] {
-            let error = figures(&printed(stdout, last_error)).expect_err(expected);
+            let client = PlannedClient::Grpc(Vec::new());
+            let error = figures(&client, &printed(stdout, last_error)).expect_err(expected);
             assert!(error.to_string().contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_client_that_is_not_there_says_how_to_get_it() {
+        let printed = printed("", "ModuleNotFoundError: No module named 'pelton_grpc'");
+        let client = PlannedClient::PeltonGrpc(Vec::new());
+        let error = figures(&client, &printed).expect_err("it is not there");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("there is no pelton_grpc (Module"),
+            "{text}"
+        );
+        assert!(text.contains("script/wheel"), "{text}");
     }
 
     #[test]

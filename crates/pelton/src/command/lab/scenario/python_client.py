@@ -1,12 +1,11 @@
-"""A client of gRPC's C core in a closed loop: the flags and the line of JSON of those in peers/."""
+"""A client of gRPC's C core, or of pelton_grpc, in a closed loop: the flags and the line of JSON of
+those in peers/."""
 
 import argparse
 import asyncio
 import json
 import sys
 import time
-
-import grpc
 
 METHOD = "/Ydb.Debug.V1.DebugService/PingPlainGrpc"
 # Of the loop that measures; the rest of a run's time is the client's start and end.
@@ -16,6 +15,7 @@ CONNECT_TIMEOUT_S = 10
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
+    parser.add_argument("--module", choices=["grpc", "pelton_grpc"], default="grpc")
     parser.add_argument("--method", choices=["ping"], default="ping")
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--channels", type=int, default=1)
@@ -26,8 +26,23 @@ def parse():
     return parser.parse_args()
 
 
+def import_module(options):
+    """What has the channels, as `grpc` and as `grpc.aio`."""
+    if options.module == "grpc":
+        import grpc
+        import grpc.aio as aio
+
+        return grpc, aio, f"grpcio {grpc.__version__}"
+    import pelton_grpc
+    import pelton_grpc.aio as aio
+
+    return pelton_grpc, aio, "pelton_grpc"
+
+
 def channel_options(options, number):
     # Newer grpcio gives each channel a pool of its own unless it is told otherwise.
+    if options.module == "pelton_grpc":
+        return []
     shared = [("grpc.use_local_subchannel_pool", 0)]
     return {
         "same": shared,
@@ -37,7 +52,8 @@ def channel_options(options, number):
 
 
 class Loop:
-    def __init__(self):
+    def __init__(self, error_type):
+        self.error_type = error_type
         self.begin = self.end = float("inf")
         self.latencies = []
         self.failures = 0
@@ -47,7 +63,7 @@ class Loop:
         while (sent := time.perf_counter()) < self.end:
             try:
                 await call(b"")
-            except grpc.RpcError as error:
+            except self.error_type as error:
                 self.failures += 1
                 self.first_failure = self.first_failure or str(error.code())
                 if self.failures > 100:
@@ -58,14 +74,14 @@ class Loop:
                 self.latencies.append(now - sent)
 
 
-async def run(options):
+async def run(options, module, aio):
     channels = [
-        grpc.aio.insecure_channel(options.address, options=channel_options(options, number))
+        aio.insecure_channel(options.address, options=channel_options(options, number))
         for number in range(options.channels)
     ]
     for channel in channels:
         await asyncio.wait_for(channel.channel_ready(), CONNECT_TIMEOUT_S)
-    loop = Loop()
+    loop = Loop(module.RpcError)
     loop.begin = time.perf_counter() + options.warm_up
     loop.end = loop.begin + options.seconds
     tasks = []
@@ -82,7 +98,7 @@ async def run(options):
     return loop, own_s
 
 
-def report(options, loop, own_s):
+def report(options, client, loop, own_s):
     latencies = sorted(loop.latencies)
     calls = len(latencies)
 
@@ -90,7 +106,7 @@ def report(options, loop, own_s):
         return latencies[min(int(share * calls), calls - 1)] * 1e6 if calls else None
 
     return {
-        "client": f"grpcio {grpc.__version__}",
+        "client": client,
         "method": options.method,
         "in_flight": options.in_flight,
         "channels": options.channels,
@@ -109,8 +125,9 @@ def report(options, loop, own_s):
 
 def main():
     options = parse()
-    loop, own_s = asyncio.run(run(options))
-    print(json.dumps(report(options, loop, own_s)))
+    module, aio, client = import_module(options)
+    loop, own_s = asyncio.run(run(options, module, aio))
+    print(json.dumps(report(options, client, loop, own_s)))
     sys.exit(1 if loop.failures else 0)
 
 
