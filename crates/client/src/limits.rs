@@ -213,6 +213,11 @@ pub const SHARED_STREAM_RELEASE_BYTES: usize = 16 << 10;
 /// person who presses a key notices no pause, and ten looks a second cost nothing.
 pub const SHARED_INTERRUPT_PERIOD: Duration = Duration::from_millis(100);
 
+/// How long a shared pool may go without a look at its connections until a call that begins looks
+/// first: what one call after the other costs is not changed, and in less time no server is
+/// replaced.
+pub const SHARED_UNLOOKED: Duration = Duration::from_millis(1);
+
 /// When the thread of a shared pool looks after a stream that has something to send and for which
 /// no thread waits. While it lasts, each time twice as long after the time before, up to
 /// [`SHARED_LONGEST_UNATTENDED`].

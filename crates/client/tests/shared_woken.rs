@@ -275,3 +275,27 @@ fn a_server_that_is_back_is_found_though_no_call_waits() {
         server.join().expect("it ends with the connection");
     }
 }
+
+/// The server ends each connection after one call, and nobody waits in the kernel when it does.
+#[test]
+fn a_call_after_a_pause_is_not_sent_on_a_connection_that_has_ended() {
+    let once: Script = |raw| {
+        let stream = raw.begin();
+        raw.answer(stream, b"x");
+    };
+    let (address, server) = serve_raw(vec![once; 6]);
+    let pool = SharedPool::new(&[address], of(1), 7).expect("the address is known");
+    for number in 0..6 {
+        let call = call("/t.T/Echo");
+        let answer = match number % 3 {
+            0 => pool.unary(&call, b""),
+            1 => pollster::block_on(pool.unary_future(&call, b"")),
+            _ => (pool.server_stream(&call, b"").expect("it can be sent")).into_answer(),
+        };
+        assert_eq!(answer.expect("it is answered"), b"x", "call {number}");
+        // Less than after which an idle pool looks by itself, more than what a look is put off.
+        thread::sleep(Duration::from_millis(20));
+    }
+    drop(pool);
+    server.join().expect("it ends with the connections");
+}

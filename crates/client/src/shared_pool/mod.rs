@@ -28,7 +28,7 @@ mod turn;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -90,6 +90,8 @@ struct SharedState {
     deferral: Deferral,
     /// Only for the leader.
     poller: Mutex<OutgoingPoller>,
+    /// When a leader has looked at the connections last.
+    looked_ns: AtomicU64,
     waker: OutgoingWaker,
     /// Calls of futures that have not ended, and streams that futures have waited for.
     futures: AtomicUsize,
@@ -131,6 +133,7 @@ impl SharedPool {
             leadership: Leadership::new(),
             deferral: Deferral::new(),
             poller: Mutex::new(poller),
+            looked_ns: AtomicU64::new(net::monotonic_ns()),
             waker,
             futures: AtomicUsize::new(0),
             is_unattended: AtomicBool::new(false),
@@ -213,6 +216,7 @@ impl SharedPool {
         request: &[u8],
         is_interrupted: Option<&mut dyn FnMut() -> bool>,
     ) -> Arc<SharedCall> {
+        self.catch_up();
         let shared = &self.handle.shared;
         let own = shared.prepare(call, request);
         lock(&own.state).waiter = Some(TurnWaiter::Thread(thread::current()));
@@ -236,6 +240,7 @@ impl SharedPool {
     /// With several calls of futures in flight, further ones are written together, after
     /// [`SHARED_LONGEST_LEFT`](crate::limits::SHARED_LONGEST_LEFT) at most.
     pub fn unary_future(&self, call: &PoolCall<'_>, request: &[u8]) -> UnaryFuture {
+        self.catch_up();
         let shared = &self.handle.shared;
         let own = shared.prepare(call, request);
         let others = shared.futures.fetch_add(1, Ordering::SeqCst);
@@ -307,6 +312,21 @@ impl SharedPool {
                 self.release_leadership();
             }
             interruption.look(net::monotonic_ns());
+        }
+    }
+
+    /// Before a call begins: takes what has come since somebody has last waited in the kernel, as a
+    /// server may have left meanwhile, and the call would be sent on a connection that has ended.
+    fn catch_up(&self) {
+        let shared = &self.handle.shared;
+        let looked_ns = shared.looked_ns.load(Ordering::Relaxed);
+        let passed_ns = net::monotonic_ns().saturating_sub(looked_ns);
+        if passed_ns < limits::SHARED_UNLOOKED.as_nanos() as u64 {
+            return;
+        }
+        if shared.leadership.try_acquire() {
+            shared.poll(&mut lock(&shared.poller), None, 0);
+            self.release_leadership();
         }
     }
 
@@ -434,6 +454,7 @@ impl SharedState {
         let waited = poller.wait((wait_ns != u64::MAX).then_some(wait_ns));
         debug_assert!(waited.is_ok(), "the epoll set is valid: {waited:?}");
         self.deferral.end_waiting();
+        self.looked_ns.store(net::monotonic_ns(), Ordering::Relaxed);
         with_turn(own, |turn| {
             let turn = RefCell::new(turn);
             self.combiner.with(

@@ -96,6 +96,7 @@ impl SharedPool {
         call: &PoolCall<'_>,
         prepare: impl FnOnce(&mut StreamState),
     ) -> PoolStream {
+        self.catch_up();
         let stream = Arc::new(SharedStream::new(call, net::monotonic_ns()));
         prepare(&mut lock(&stream.state));
         let submission = Submission::BeginStream(Arc::clone(&stream));
