@@ -145,7 +145,7 @@ impl LoopHandler {
     fn serve_writes(&mut self, connections: &mut dyn Connections) {
         self.state.sweep();
         let mut outcomes = self.state.writes.take_outcomes();
-        if self.state.commit(&mut outcomes) {
+        if self.state.commit_or_submit(&mut outcomes) {
             self.answer_writes(connections, &outcomes);
         }
         self.state.pass_on_abandoned();
