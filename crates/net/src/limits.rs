@@ -1,4 +1,4 @@
-//! Every bound of this room: its name, its default, and what it stops.
+//! Every bound of this crate: its name, its default, and what it stops.
 
 /// Connections of a server above which new ones are refused politely. Keeps memory and file
 /// descriptors bounded whatever the world sends. Default of `LoopConfig::max_connections`.
@@ -259,3 +259,7 @@ pub const PIPE_KEPT_BYTES: usize = 512 * 1024;
 
 /// TLS sessions that a client remembers to resume.
 pub const CLIENT_SESSIONS: usize = 32;
+
+/// The longest wait of a loop or a thread in the kernel, in nanoseconds: an hour. Older kernels
+/// count a wait in milliseconds of 31 bits.
+pub const MAX_WAIT_NS: u64 = 3_600_000_000_000;

@@ -9,9 +9,6 @@ use crate::call_id::CallId;
 use crate::limits;
 use crate::turns::Turns;
 
-/// What the arena keeps allocated between ticks, in bytes: a burst of large keys does not stay.
-const ARENA_KEPT_BYTES: usize = 256 * 1024;
-
 /// One read that a call asked for.
 #[derive(Clone)]
 pub(crate) struct TickRead {
@@ -145,7 +142,7 @@ impl TickBatch {
     pub fn give_reads(&mut self, mut served: TickReads) {
         served.list.clear();
         served.arena.clear();
-        served.arena.shrink_to(ARENA_KEPT_BYTES);
+        served.arena.shrink_to(limits::ARENA_KEPT_BYTES);
         let asked = std::mem::replace(&mut self.reads, served);
         for read in &asked.list {
             let kept = asked.kept(read);
