@@ -405,7 +405,7 @@ impl Server {
         let ended = self.loops.run(move |start| {
             of_loops.begin(start);
             let waker = Arc::clone(&start.waker);
-            Box::new(parts.worker(Box::new(move || waker.wake()), role(start)))
+            Box::new(parts.loop_handler(Box::new(move || waker.wake()), role(start)))
         });
         pulse.end();
         readers.stop();
@@ -477,7 +477,7 @@ pub fn simulated(
     let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
     Ok(Simulated {
         shared: Arc::clone(&parts.shared),
-        handler: parts.worker_with(mailbox, waker, LoopRole::Connections),
+        handler: parts.loop_handler_with(mailbox, waker, LoopRole::Connections),
         rounds,
         recovered,
     })
@@ -585,17 +585,17 @@ impl ServerParts {
     }
 
     /// A loop's part; `waker` asks the loop for a tick, from any thread.
-    fn worker(&self, waker: CommitWaker, role: LoopRole) -> LoopHandler {
+    fn loop_handler(&self, waker: CommitWaker, role: LoopRole) -> LoopHandler {
         let waker: SharedWaker = waker.into();
         let for_mail = Arc::clone(&waker);
         let register = |durable: &Arc<Durable>| durable.register(Box::new(move || for_mail()));
         let mailbox = self.durable.as_ref().map(register);
-        self.worker_with(mailbox, waker, role)
+        self.loop_handler_with(mailbox, waker, role)
     }
 
     /// A loop's part, with its mailbox to and from the committer of the durable databases, if
     /// there is one.
-    fn worker_with(
+    fn loop_handler_with(
         &self,
         mailbox: Option<Mailbox>,
         waker: SharedWaker,

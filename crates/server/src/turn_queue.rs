@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn nobody_else_goes_beyond_the_limit_until_the_message_has_come() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let _others = pair.fill_account();
         for _ in 0..2 {
             assert!(account.may_overdraw(false));
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_message_that_stands_still_has_no_place_in_the_queue_and_one_that_goes_on_has() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let others = pair.fill_account();
         let before = account.charged_bytes();
         for _ in 0..2 {
@@ -345,19 +345,19 @@ mod tests {
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
             pair.turn();
             let probe = wire::limits::PROBE_BYTES as usize;
-            let expected = pair.worker.rpc().connection.expected_bytes();
+            let expected = pair.handler.rpc().connection.expected_bytes();
             assert_eq!(expected, probe, "it is asked for a little");
             let kept = std::mem::take(&mut pair.sent);
             for _ in 0..5 {
-                assert_eq!(pair.worker.turn_queue().0, []);
+                assert_eq!(pair.handler.turn_queue().0, []);
                 pair.now_ns += 150_000_000;
                 pair.tick_without_input();
             }
-            assert_eq!(pair.worker.rpc().connection.expected_bytes(), 0);
+            assert_eq!(pair.handler.rpc().connection.expected_bytes(), 0);
             pair.sent = kept;
             pair.turn();
             pair.turn();
-            assert_eq!(pair.worker.turn_queue().0.len(), 1);
+            assert_eq!(pair.handler.turn_queue().0.len(), 1);
             account.end_overdraft();
             let mut events = Vec::new();
             for _ in 0..30 {
@@ -365,7 +365,7 @@ mod tests {
                 events.extend(pair.turn());
             }
             let end = wire::Event::Finished { stream: call };
-            assert!(events.contains(&end) && pair.worker.turn_queue().0.is_empty());
+            assert!(events.contains(&end) && pair.handler.turn_queue().0.is_empty());
             pair.client.forget(call);
             assert!(account.may_overdraw(false));
         }
@@ -379,16 +379,16 @@ mod tests {
     #[test]
     fn no_message_comes_beyond_the_limit_for_calls_that_may_produce_nothing() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let others = pair.fill_account();
         let head = wire::RequestHead::call("test", "/pelton.v1.KeyValue/Pipe");
         let open = pair.client.open(&mut pair.sent, &head);
         open.expect("a stream is free");
         pair.turn();
-        let pipe = pair.worker.first_stream();
+        let pipe = pair.handler.first_stream();
         for _ in 0..2 {
             let reserve = |pair: &mut Pair, bytes| {
-                let connection = &mut pair.worker.rpc().connection;
+                let connection = &mut pair.handler.rpc().connection;
                 connection.reserve_send(pipe, bytes);
             };
             reserve(&mut pair, 2 * crate::limits::SMALL_HOLDING_BYTES);
@@ -398,7 +398,7 @@ mod tests {
                 pair.now_ns += 150_000_000;
                 events.extend(pair.turn());
                 assert!(account.may_overdraw(false));
-                assert_eq!(pair.worker.turn_queue().0, []);
+                assert_eq!(pair.handler.turn_queue().0, []);
             }
             assert_eq!(events, []);
             reserve(&mut pair, 0);
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn a_connection_whose_windows_are_shut_is_not_visited_for_memory() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
         let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
         let bytes = account.limit_bytes() / 2 + account.limit_bytes() / 20;
@@ -437,8 +437,8 @@ mod tests {
             for _ in 0..5 {
                 events.extend(pair.turn());
             }
-            assert!(pair.worker.windows_are_shut());
-            let next = pair.worker.turn_queue().next(&account);
+            assert!(pair.handler.windows_are_shut());
+            let next = pair.handler.turn_queue().next(&account);
             assert_eq!(next, None, "memory helps nobody");
             for _ in 0..10 {
                 pair.tick_without_input();
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn the_next_connection_is_visited_when_there_is_memory_for_it_or_it_may_go_beyond() {
         let pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let left = account.left_for_messages();
         for (bytes, is_shut, may_overdraw, is_visited) in [
             (left, false, false, true),

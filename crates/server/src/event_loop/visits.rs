@@ -408,7 +408,7 @@ mod tests {
         (0..CONNECTIONS).map(id).collect()
     }
 
-    /// A worker with several connections.
+    /// An event loop with several connections.
     fn with_connections() -> Pair {
         let mut pair = Pair::accepted(false);
         for slot in 1..CONNECTIONS {
@@ -422,7 +422,7 @@ mod tests {
                 tls: None,
                 user: None,
             };
-            net::Handler::opened(&mut pair.worker, id(slot), &peer, &mut Io::new(), 0);
+            net::Handler::opened(&mut pair.handler, id(slot), &peer, &mut Io::new(), 0);
         }
         pair
     }
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn all_connections_that_were_held_back_go_on() {
         let mut pair = with_connections();
-        let state = &mut pair.worker.state;
+        let state = &mut pair.handler.state;
         for _ in 0..2 {
             state.held_back.extend(ids());
             state.resume_held_back();
@@ -445,11 +445,11 @@ mod tests {
     #[test]
     fn all_condemned_connections_are_visited() {
         let mut pair = with_connections();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let bytes = account.limit_bytes() / 2;
         let mut now_ns = 1;
         for _ in 0..2 {
-            let LoopHandler { slots, state, .. } = &mut pair.worker;
+            let LoopHandler { slots, state, .. } = &mut pair.handler;
             for bytes in [0, bytes] {
                 let held = HeldBytes {
                     charged_bytes: bytes,

@@ -19,7 +19,7 @@ use crate::readers::tests::TempFolder;
 /// Puts an administrator where changes of roles look for who asks for them.
 fn store_admin(pair: &Pair, store: &Store, rounds: &mut CommitLoop, clock: &mut StandingClock) {
     let issued = IssuedToken {
-        hash: (pair.worker.shared().identities.key()).hash(&Token::new([1; TOKEN_BYTES])),
+        hash: (pair.handler.shared().identities.key()).hash(&Token::new([1; TOKEN_BYTES])),
         expires_ms: NEVER_MS,
     };
     let identity = Identity::new("n1", rights("admin"), NEVER_MS, vec![issued]);
@@ -64,14 +64,14 @@ fn a_call_without_a_caller_does_not_go_on_behind_its_commit() {
         for _ in 0..3 {
             pair.turn();
         }
-        assert_eq!(pair.worker.running(), 2);
+        assert_eq!(pair.handler.running(), 2);
         // Loops know of the end, and the entries that the calls would look at do not.
         replace(&pair, &[]);
         pair.turn();
-        assert_eq!(pair.worker.running(), 2, "their commits are under way");
+        assert_eq!(pair.handler.running(), 2, "their commits are under way");
         while rounds.round(&mut clock) {}
         let codes = ends(&mut pair, calls);
         assert_eq!(codes, [Some(Code::Ok), Some(Code::Unauthenticated)]);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }
