@@ -443,15 +443,15 @@ pub struct Simulated<H> {
     pub handler: H,
     /// What the committer's thread would do, for whoever runs the simulation to call. `None`: all
     /// is volatile.
-    pub rounds: Option<CommitLoop>,
+    pub commit_loop: Option<CommitLoop>,
     /// What its calls share: the store, the identities.
     pub shared: Arc<Shared>,
     /// What the log held, if there is one.
     pub recovered: Option<Recovered>,
 }
 
-/// A server without sockets and threads. `waker` is called when the rounds have left outcomes for
-/// the handler, which then needs a tick.
+/// A server without sockets and threads. `waker` is called when the commit loop has left outcomes
+/// for the handler, which then needs a tick.
 ///
 /// # Errors
 /// If the data folder cannot be used, or the limits of the default database make no sense together.
@@ -469,16 +469,16 @@ pub fn simulated(
     keep_time_steady(&mut config, &store);
     let waker: SharedWaker = waker.into();
     let for_mail = Arc::clone(&waker);
-    let rounds = committer.map(CommitLoop::new);
-    let register = |rounds: &CommitLoop| rounds.register(Box::new(move || for_mail()));
-    let mailbox = rounds.as_ref().map(register);
+    let commit_loop = committer.map(CommitLoop::new);
+    let register = |commit_loop: &CommitLoop| commit_loop.register(Box::new(move || for_mail()));
+    let mailbox = commit_loop.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
     let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
     Ok(Simulated {
         shared: Arc::clone(&parts.shared),
         handler: parts.loop_handler_with(mailbox, waker, LoopRole::Connections),
-        rounds,
+        commit_loop,
         recovered,
     })
 }

@@ -46,7 +46,7 @@ impl Drop for TempFolder {
 struct Bench {
     pair: Pair,
     store: Store,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     pool: Option<Arc<Pool>>,
     woken: Receiver<()>,
     ended: Vec<(StreamKey, Code)>,
@@ -64,17 +64,18 @@ impl Bench {
             },
             ..StoreConfig::new(1)
         };
-        let (store, mut rounds) = testkit::store_on_disk(&folder.0, config, 1 << 20, &mut clock);
+        let (store, mut commit_loop) =
+            testkit::store_on_disk(&folder.0, config, 1 << 20, &mut clock);
         let (wake, woken) = channel();
         let waker: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
             let _ = wake.send(());
         });
         let for_mail = Arc::clone(&waker);
-        let mailbox = rounds.register(Box::new(move || for_mail()));
+        let mailbox = commit_loop.register(Box::new(move || for_mail()));
         let mut batch = store.write_batch();
         batch.create_database(u64::MAX, "memory", &config.default_database);
         mailbox.submit(&mut batch);
-        while rounds.round(&mut clock) {}
+        while commit_loop.round(&mut clock) {}
         let pool = pooled.then(|| {
             Pool::new(
                 store.clone(),
@@ -89,7 +90,7 @@ impl Bench {
         Bench {
             pair: Pair::over(store.clone(), readers, mailbox, waker),
             store,
-            rounds,
+            commit_loop,
             pool,
             woken,
             ended: Vec::new(),
@@ -141,7 +142,7 @@ impl Bench {
     fn turn(&mut self) {
         for _ in 0..3 {
             self.note_ends();
-            while self.rounds.round(&mut self.clock) {}
+            while self.commit_loop.round(&mut self.clock) {}
         }
     }
 
@@ -448,7 +449,7 @@ fn writes_of_a_connection_that_has_left_come_back() {
         // A reader lets go of its results behind its last sign, so that there is none to wait for.
         while !is_done(&bench) {
             bench.pair.turn_of_loop();
-            while bench.rounds.round(&mut bench.clock) {}
+            while bench.commit_loop.round(&mut bench.clock) {}
             std::thread::yield_now();
         }
         assert_eq!((waiting(), bench.store.read_before_bytes()), (0, 0));
@@ -553,7 +554,7 @@ fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
         for call in given_up {
             assert_eq!(bench.status(*call), Some(Code::DeadlineExceeded));
         }
-        while bench.rounds.round(&mut bench.clock) {}
+        while bench.commit_loop.round(&mut bench.clock) {}
         assert!(bench.pair.handler.has_held_back());
         let timer_ns = bench.pair.handler.next_deadline_ns().expect("it is set");
         let retry_ns = limits::HELD_BACK_RETRY_MS * 1_000_000;
@@ -580,7 +581,7 @@ fn writes_of_other_loops_hold_those_back_that_have_more_than_a_little() {
     let mut bench = Bench::new(true);
     assert!(bench.put_ok("memory", b"x", Condition::None));
     let memory = bench.store.database("memory").expect("it is there");
-    let other = bench.rounds.register(Box::new(|| ()));
+    let other = bench.commit_loop.register(Box::new(|| ()));
     bench.pair.handler.bound_write_bytes(10 * LITTLE);
     for round in 0..2 {
         let mut batch = bench.store.write_batch();
@@ -743,8 +744,8 @@ fn what_was_fetched_has_a_share_of_each_tick() {
             let stored = bench.operation("Put", "", put(key, &large, Condition::None));
             bench.wait_ok(stored);
         }
-        bench.rounds.seal_trees();
-        bench.rounds.flush_trees().expect("there is room");
+        bench.commit_loop.seal_trees();
+        bench.commit_loop.flush_trees().expect("there is room");
         // Views of earlier commits still see the memtable.
         let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
         bench.wait_ok(next);
@@ -864,8 +865,8 @@ fn damage_is_data_loss_and_is_told_once() {
     assert!(bench.put_ok("", b"disk", Condition::None));
     // The first turn has begun a sweep. One that is late would read the table while it is whole.
     bench.wait_for_sweep();
-    bench.rounds.seal_trees();
-    bench.rounds.flush_trees().expect("there is room");
+    bench.commit_loop.seal_trees();
+    bench.commit_loop.flush_trees().expect("there is room");
     // Views of earlier commits still see the memtable, and commits look there first.
     let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
     bench.wait_ok(next);
@@ -982,7 +983,7 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
             bench.note_ends();
         }
         assert!(bench.status(read).is_none());
-        while bench.rounds.round(&mut bench.clock) {}
+        while bench.commit_loop.round(&mut bench.clock) {}
         // No input from here on: more time passes than another thread can need.
         for _ in 0..2_000 {
             if bench.status(write).is_some() && bench.status(read).is_some() {
@@ -1017,8 +1018,8 @@ fn a_sweep_that_failed_is_made_again() {
         let call = bench.operation("Put", "", operation);
         bench.wait_ok(call);
     }
-    bench.rounds.seal_trees();
-    bench.rounds.flush_trees().expect("there is room");
+    bench.commit_loop.seal_trees();
+    bench.commit_loop.flush_trees().expect("there is room");
     let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
     bench.wait_ok(next);
     let left = || {

@@ -30,7 +30,7 @@ const PUT: Operation<'_> = Operation::Put {
 /// An event loop over a durable store whose committer runs when the test says so.
 pub(super) struct Bench {
     pub pair: Pair,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     clock: StandingClock,
     /// Calls that have ended: with which code, and whether they may be repeated.
     pub ended: Vec<(StreamKey, Code, bool)>,
@@ -57,12 +57,12 @@ impl Bench {
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk is well");
-        let rounds = CommitLoop::new(committer);
-        let mailbox = rounds.register(Box::new(|| {}));
+        let commit_loop = CommitLoop::new(committer);
+        let mailbox = commit_loop.register(Box::new(|| {}));
         let readers = Readers::Inline(store.clone());
         Bench {
             pair: Pair::over(store, readers, mailbox, Arc::new(|| {})),
-            rounds,
+            commit_loop,
             clock: StandingClock { now_ms: 1_000_000 },
             ended: Vec::new(),
         }
@@ -126,7 +126,7 @@ impl Bench {
 
     pub fn commit(&mut self) {
         self.turn();
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
         self.turn();
     }
 }

@@ -1,5 +1,5 @@
-//! The rounds of the durable committer: from the mailboxes through a group and back to the
-//! mailboxes.
+//! The commit loop: each round takes batches from the mailboxes through a group, and outcomes back
+//! to the mailboxes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ struct SetChanges {
 pub(super) type BringSegment<'a> = &'a mut dyn FnMut(&mut DurableCommitter, &mut dyn Clock);
 
 impl CommitLoop {
-    /// Returns the rounds of a committer.
+    /// Returns the loop of a committer.
     pub fn new(committer: DurableCommitter) -> CommitLoop {
         let hub = Hub::new(committer.store());
         // Not the hub itself, which holds the store.
