@@ -105,9 +105,9 @@ pub const STOP_LINGER_MS: u64 = 250;
 /// Input thrown away while lingering, after which the connection is cut.
 pub const LINGER_BYTES: usize = 4 * 1024 * 1024;
 
-/// A signal so soon after the first one is the same wish to stop: `timeout`, shells and supervisors
-/// send a signal both to the process and to its group. Later ones mean that nothing is to be waited
-/// for. Less than a person needs to want that.
+/// A signal so soon after the first one is the same request to stop: `timeout`, shells and
+/// supervisors send a signal both to the process and to its group. Later ones mean that nothing is
+/// to be waited for. Less than a person needs to want that.
 pub const SAME_SIGNAL_MS: u64 = 250;
 
 /// How long running calls may take to end after a stop was asked for. Default of

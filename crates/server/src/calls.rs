@@ -43,7 +43,7 @@ struct RunningCall {
     deadline_ns: u64,
     /// The time of the tick in which it began.
     begin_ns: u64,
-    /// When it asked to be woken; a timer with another time is an earlier wish, taken back.
+    /// When it asked to be woken; a timer with another time is an earlier request, taken back.
     wake_at_ns: u64,
     /// Commits of it that are with the committer; one that was begun and given up counts too.
     commits: u32,
@@ -441,9 +441,9 @@ impl CallTable {
         self.calls.get(id).map(|running| running.wake_at_ns)
     }
 
-    /// Returns whether a call still wants to be woken now: it may have asked for a later time
-    /// since. Takes the wish.
-    pub fn take_wish(&mut self, id: CallId, now_ns: u64) -> bool {
+    /// Returns whether a call is due to be woken now, and clears its time: it may have asked for a
+    /// later one since its timer was set.
+    pub fn take_due_wake(&mut self, id: CallId, now_ns: u64) -> bool {
         let Some(running) = self.calls.get_mut(id) else {
             return false;
         };

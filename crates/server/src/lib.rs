@@ -387,7 +387,7 @@ impl Server {
         self.trees_set_aside
     }
 
-    /// What came of the wish for an administrator's token.
+    /// Returns whether the first administrator's token was made.
     pub fn first_admin(&self) -> &FirstAdmin {
         &self.first_admin
     }

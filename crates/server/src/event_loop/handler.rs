@@ -65,7 +65,7 @@ impl LoopHandler {
                 Timer::Deadline(call) => {
                     self.with_call(connections, call, LoopState::deadline_passed)
                 }
-                Timer::Wake(call) if self.state.calls.take_wish(call, now_ns) => {
+                Timer::Wake(call) if self.state.calls.take_due_wake(call, now_ns) => {
                     self.with_call(connections, call, LoopState::wake)
                 }
                 Timer::Wake(_) => {}
@@ -529,15 +529,15 @@ mod tests {
             pair.client.send_message(stream, &mut pair.sent, delay);
             pair.turn();
             let id = pair.handler.state.calls.ids().next().expect("it runs");
-            let wish = |pair: &Pair| {
+            let wake_at_ns = |pair: &Pair| {
                 let calls = &pair.handler.state.calls;
                 calls.wake_at_ns(id).expect("it runs")
             };
             pair.handler.state.timers.set(due_ns - 1, Timer::Wake(id));
-            for (now_ns, wish_ns, messages) in [(due_ns - 1, due_ns, 0), (due_ns, u64::MAX, 1)] {
+            for (now_ns, wake_ns, messages) in [(due_ns - 1, due_ns, 0), (due_ns, u64::MAX, 1)] {
                 pair.now_ns = now_ns;
                 pair.turn();
-                assert_eq!(wish(&pair), wish_ns);
+                assert_eq!(wake_at_ns(&pair), wake_ns);
                 assert_eq!(pair.messages.drain(..).count(), messages);
             }
         }

@@ -115,7 +115,7 @@ fn open_streams_end_when_the_certificate_of_their_connection_does() {
     let due_ns = 6 * 1_000_000_000;
     bind(&pair, &[(WORKER, "write", NEVER_MS)]);
     for _ in 0..2 {
-        // Calls that have ended leave no wish behind that comes too early.
+        // Calls that have ended leave no timer behind that comes too early.
         assert_eq!(ask(&mut pair, Method::Get, None), Code::Ok);
         pair.now_ns += 1_000_000_000;
     }
