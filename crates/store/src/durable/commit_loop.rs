@@ -9,7 +9,7 @@ use wal::{RetiredSegment, WriteError};
 use super::committer::{AwaitedProgress, DurableCommitter, GroupProgress};
 use super::event::StorageEvent;
 use super::hold::Holds;
-use super::mailbox::{CommitWaker, Hub, Mailbox, Slot};
+use super::mailbox::{CommitWaker, CommitterMailbox, Hub, Mailbox};
 use super::pending::Rule;
 use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use crate::clock::Clock;
@@ -25,9 +25,9 @@ pub struct CommitLoop {
     committer: DurableCommitter,
     hub: Arc<Hub>,
     /// Those that have ever submitted something, by number.
-    slots: Vec<Option<Arc<Slot>>>,
+    slots: Vec<Option<Arc<CommitterMailbox>>>,
     /// Those that are collected.
-    submitted: Vec<Arc<Slot>>,
+    submitted: Vec<Arc<CommitterMailbox>>,
     /// Loops to wake, by their number.
     answered: Vec<usize>,
     /// How long the syncs took that the last group has waited for.
