@@ -10,7 +10,7 @@ use super::committer::{AwaitedProgress, DurableCommitter, GroupProgress};
 use super::event::StorageEvent;
 use super::hold::Holds;
 use super::mailbox::{CommitWaker, CommitterMailbox, Hub, Mailbox};
-use super::pending::Rule;
+use super::pending::PublishAfter;
 use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use crate::clock::Clock;
 use crate::garbage::Garbage;
@@ -189,7 +189,7 @@ impl CommitLoop {
         while committer.write(clock) == GroupProgress::NeedsSegment {
             bring(committer, clock);
         }
-        self.publish(Rule::Written, clock, 0);
+        self.publish(PublishAfter::Written, clock, 0);
         self.sync_ns = match self.committer.wants_sync(clock) {
             true => self.committer.sync_for_writes(clock),
             false => 0,
@@ -198,7 +198,7 @@ impl CommitLoop {
             self.await_replicas(clock, bring);
             return true;
         }
-        self.publish(Rule::Synced, clock, self.sync_ns);
+        self.publish(PublishAfter::Synced, clock, self.sync_ns);
         true
     }
 
@@ -218,7 +218,7 @@ impl CommitLoop {
         }
         match committer.look_for_replicas(clock) {
             AwaitedProgress::Over => {
-                self.publish(Rule::Synced, clock, self.sync_ns);
+                self.publish(PublishAfter::Synced, clock, self.sync_ns);
                 if self
                     .committer
                     .store()
@@ -283,7 +283,7 @@ impl CommitLoop {
     }
 
     /// Publishes what a rule lets go, behind a sync that took so long.
-    fn publish(&mut self, rule: Rule, clock: &mut dyn Clock, sync_ns: u64) {
+    fn publish(&mut self, rule: PublishAfter, clock: &mut dyn Clock, sync_ns: u64) {
         let CommitLoop {
             committer,
             slots,
