@@ -203,7 +203,9 @@ impl LoopState {
     /// Has the connections visited that go on in the next turn of the loop, and ends the tick for
     /// the calls.
     pub(super) fn end_tick(&mut self) {
-        let visited = self.turn_queue.to_visit(&self.context.admission.account);
+        let visited = self
+            .large_message_queue
+            .to_visit(&self.context.admission.account);
         self.revisit.extend(visited);
         self.revisit.extend(self.unpack_queue.end_tick());
         self.show_figures();
