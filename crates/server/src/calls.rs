@@ -15,7 +15,7 @@ use store::DatabaseId;
 use store::tree::ReadPlan;
 use wire::{CancelCause, StreamKey};
 
-use crate::actions::{CallResources, CallStep, StepContext, StepEffects};
+use crate::actions::{CallActions, CallResources, StepContext, StepEffects};
 use crate::audit::AuditedCall;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
@@ -267,7 +267,7 @@ impl CallTable {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) -> StepEffects {
         let Some(running) = self.calls.get_mut(id) else {
             return StepEffects::default();
@@ -275,7 +275,7 @@ impl CallTable {
         if let Some(slow) = tracker(&mut self.slow, id) {
             slow.step_begins(id.index, context.clock.read_ns());
         }
-        let mut actions = CallStep {
+        let mut actions = CallActions {
             id,
             method: running.method,
             identity: running.proved.key,

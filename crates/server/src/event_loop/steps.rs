@@ -12,7 +12,7 @@ use store::{
 use wire::StreamKey;
 
 use super::LoopState;
-use crate::actions::{CallStep, StepAgain};
+use crate::actions::{CallActions, StepAgain};
 use crate::call_id::CallId;
 use crate::calls::deadline_exceeded;
 use crate::connection::RpcState;
@@ -26,7 +26,7 @@ impl LoopState {
         rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) {
         if let Some(id) = self.calls.of_stream(rpc, stream) {
             self.step(rpc, &mut io.output, id, step);
@@ -40,7 +40,7 @@ impl LoopState {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         id: CallId,
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) -> StepAgain {
         self.step_with(rpc, output, (id, None), step)
     }
@@ -53,7 +53,7 @@ impl LoopState {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) -> StepAgain {
         let (context, shared) = (&mut self.context, &self.shared);
         let effects = (self.calls).step(context, shared, rpc, output, (id, message), step);
