@@ -1,6 +1,7 @@
-//! Items that wait, in turns: one owner after the other, and of each what came first. So an owner with a
-//! thousand of them delays its own, and what another one has by one. Owners of one token have a
-//! turn together, and take turns in it: so a token with a thousand owners delays its own, too.
+//! Items that wait, in turns: one owner after the other, and of each what came first. So an owner
+//! with a thousand of them delays its own, and what another one has by one. Owners of one token
+//! have a turn together, and take turns in it: so a token with a thousand owners delays its own,
+//! too.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
