@@ -1,4 +1,5 @@
-//! Names of the code in the pages for those who change it: `Type::item` and `module::item` exist.
+//! Names of the code in the pages for those who change it: `Type::item`, `module::item` and
+//! `file.rs` exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,18 +39,23 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         if !PAGES.contains(&path) && !path.starts_with(FOLDER) {
             continue;
         }
-        for (line, name) in named(text) {
-            if let Some((owner, item)) = names.missing(&name) {
-                let message = format!("`{owner}` has no `{item}`: name what is there now");
-                found.push(Violation::new(CHECK, path, line, message));
-            }
+        for (line, span) in spans(text) {
+            let missing = path_of(span).and_then(|name| names.missing(&name));
+            let message = match missing {
+                Some((owner, item)) => format!("`{owner}` has no `{item}`: name what is there now"),
+                None if is_file_name(span) && !is_file(tree, span) => {
+                    format!("there is no file `{span}`: name what is there now")
+                }
+                None => continue,
+            };
+            found.push(Violation::new(CHECK, path, line, message));
         }
     }
     found
 }
 
-/// Returns the paths in backticks, outside of blocks of code, and their lines.
-fn named(page: &str) -> Vec<(usize, Vec<&str>)> {
+/// Returns what stands in backticks, outside of blocks of code, and the lines.
+fn spans(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut is_block = false;
     for (index, line) in page.lines().enumerate() {
@@ -61,7 +67,7 @@ fn named(page: &str) -> Vec<(usize, Vec<&str>)> {
         }
         // A span that goes over the end of a line is left out.
         let spans = line.split('`').skip(1).step_by(2);
-        found.extend(spans.filter_map(path_of).map(|path| (index + 1, path)));
+        found.extend(spans.map(|span| (index + 1, span)));
     }
     found
 }
@@ -72,6 +78,21 @@ fn path_of(span: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = span[..end].split("::").collect();
     let is_path = parts.len() > 1 && parts.iter().all(|part| is_identifier(part));
     is_path.then_some(parts)
+}
+
+/// Returns whether a span is the name of a file in Rust, with or without folders.
+fn is_file_name(span: &str) -> bool {
+    let is_part = |c: char| is_word(c) || matches!(c, '/' | '.' | '-');
+    span.strip_suffix(".rs")
+        .is_some_and(|stem| !stem.is_empty() && stem.chars().all(is_part))
+}
+
+fn is_file(tree: &Tree, name: &str) -> bool {
+    let mut sources = tree.with_extension(&["rs"]);
+    sources.any(|(path, _)| {
+        path.strip_suffix(name)
+            .is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+    })
 }
 
 fn is_identifier(word: &str) -> bool {
@@ -265,6 +286,15 @@ pub enum Choice { One, Two }
         ] {
             assert_eq!(lines(&format!("\ntext `{name}` text")), [2], "{name}");
         }
+    }
+
+    #[test]
+    fn names_of_files_are_looked_for_at_the_end_of_paths() {
+        assert_eq!(
+            lines("`part.rs` `durable/part.rs` `store/src/other.rs`"),
+            [0; 0]
+        );
+        assert_eq!(lines("`art.rs`\n`other/part.rs`\n`.rs` `a b.rs`"), [1, 2]);
     }
 
     #[test]
