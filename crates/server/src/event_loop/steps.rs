@@ -81,13 +81,18 @@ impl LoopState {
         rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
-        shown: Option<&ReadView<'_>>,
+        read_view: Option<&ReadView<'_>>,
         kept: &[u8],
     ) -> StepAgain {
-        self.step(rpc, &mut io.output, id, |call, shared, step| match shown {
-            Some(shown) => call.read(shown, kept, shared, step),
-            None => step.finish(database_gone()),
-        })
+        self.step(
+            rpc,
+            &mut io.output,
+            id,
+            |call, shared, step| match read_view {
+                Some(read_view) => call.read(read_view, kept, shared, step),
+                None => step.finish(database_gone()),
+            },
+        )
     }
 
     /// Shows a call what was fetched for it.
@@ -108,8 +113,8 @@ impl LoopState {
             return rpc.deferred_reads.push(read, fetched.kept(), false);
         }
         match ReadView::fetched(fetched) {
-            Ok(shown) => {
-                let again = self.read(rpc, io, id, Some(&shown), fetched.kept());
+            Ok(read_view) => {
+                let again = self.read(rpc, io, id, Some(&read_view), fetched.kept());
                 if let (StepAgain::ReadWhenLarge, Some(database)) = (again, reads_from) {
                     let read = (database, id);
                     rpc.deferred_reads.push(read, fetched.kept(), true);

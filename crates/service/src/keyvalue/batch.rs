@@ -301,7 +301,7 @@ impl ReadBatch {
     /// Answers all reads from one view.
     pub(super) fn read(
         &self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl Responses + SendRoom + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
@@ -316,9 +316,9 @@ impl ReadBatch {
         // What it shares with the database, each value once: the peer may be long in taking it, and
         // it may be overwritten.
         let (mut shared_values, mut shared_bytes) = (HashSet::new(), 0);
-        encode_applied(&mut answer.own, point_of(shown));
+        encode_applied(&mut answer.own, point_of(view));
         for key in keys_of(&self.decoded()) {
-            let entry = shown.get(key, shared.store.hasher().hash(key), now_ms)?;
+            let entry = view.get(key, shared.store.hasher().hash(key), now_ms)?;
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value.len());
             // Looked at before the value is copied, so that no more than the bound is ever in
             // memory.
@@ -442,8 +442,8 @@ pub(super) fn refused(method: Method, refusal: Refusal, max_answer_bytes: u64) -
 }
 
 /// The view that a read was answered from.
-pub(super) fn point_of(shown: &ReadView<'_>) -> HistoryPoint {
-    HistoryPoint::new(shown.history_id(), shown.sequence())
+pub(super) fn point_of(view: &ReadView<'_>) -> HistoryPoint {
+    HistoryPoint::new(view.history_id(), view.sequence())
 }
 
 /// The commit that a write was decided in.

@@ -167,12 +167,12 @@ where
     }
 
     #[inline]
-    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
+    fn read(&mut self, view: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         let read = match &mut self.0 {
-            KeyValueState::Get { hash } => answer_get(shown, kept, *hash, actions),
-            KeyValueState::ReadBatch(batch) => batch.read(shown, shared, actions),
-            KeyValueState::Scan(scan) => scan.read(shown, actions),
-            KeyValueState::Count(count) => count.read(shown, actions),
+            KeyValueState::Get { hash } => answer_get(view, kept, *hash, actions),
+            KeyValueState::ReadBatch(batch) => batch.read(view, shared, actions),
+            KeyValueState::Scan(scan) => scan.read(view, actions),
+            KeyValueState::Count(count) => count.read(view, actions),
             _ => return debug_assert!(false, "nothing was to be read"),
         };
         if let Err(NotFetched) = read {
@@ -275,12 +275,12 @@ fn begin_get(
 
 #[inline]
 fn answer_get(
-    shown: &ReadView<'_>,
+    view: &ReadView<'_>,
     key: &[u8],
     hash: u64,
     actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
 ) -> Result<(), NotFetched> {
-    let Some(entry) = shown.get(key, hash, actions.now_ms())? else {
+    let Some(entry) = view.get(key, hash, actions.now_ms())? else {
         actions.respond(|out| GetResponse::default().encode(out));
         return Ok(());
     };
