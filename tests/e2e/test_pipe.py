@@ -109,7 +109,7 @@ def test_a_batch_of_reads_sees_the_write_before_it(kv, prefix):
     assert read == [b"%d" % number for number in range(500)]
 
 
-def test_only_failures_are_answered_if_so_wished(kv, prefix):
+def test_only_failures_are_answered_if_asked_for(kv, prefix):
     count = 1_000
     wrong = range(100, count, 100)
 

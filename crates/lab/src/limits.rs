@@ -104,8 +104,8 @@ pub const TOGETHER: Duration = Duration::from_micros(50);
 pub const CALLS_TOGETHER: usize = 32;
 
 /// Connections of one thread that are being made at the same time before a run: few enough that a
-/// server that refuses some says why, and that the wish to stop is looked at in between; enough
-/// that a far server costs few round trips.
+/// server that refuses some says why, and that a request to stop is seen in between; enough that a
+/// far server costs few round trips.
 pub const DIALS_AT_ONCE: usize = 64;
 
 /// Pause before a connection that was lost is made again: a server that is gone must not be
@@ -129,7 +129,7 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 /// The longest latency that is told from longer ones.
 pub const LATENCY_MAX: Duration = Duration::from_secs(3_600);
 
-/// The longest turn without a look at the clock of the run and at the wish to stop.
+/// The longest turn without a look at the clock of the run and at requests to stop.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Share of its CPU time, in percent, above which a thread of the generator never waited for the

@@ -297,7 +297,7 @@ fn conduct(
     })
 }
 
-/// How often progress is shown, and the wish to stop looked at.
+/// How often progress is shown, and requests to stop looked for.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
 impl ThreadResult {

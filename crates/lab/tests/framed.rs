@@ -15,7 +15,7 @@ use lab::{
     ConnectionMode, FailureKind, Length, LoadOutcome, LoadPlan, LoadRunError, Report, SameRequest,
     run,
 };
-use wire::framed::ServerConnection;
+use wire::framed::FramedServerConnection;
 use wire::grpc::{Code, Status};
 use wire::{Config, Event};
 
@@ -83,7 +83,7 @@ fn serve(
     paths: &Mutex<Vec<String>>,
 ) {
     socket.set_nodelay(true).expect("connected");
-    let mut connection = ServerConnection::new(protocol, &Config::server(), 0);
+    let mut connection = FramedServerConnection::new(protocol, &Config::server(), 0);
     let (mut input, mut out, mut buffer) = (Vec::new(), Vec::new(), [0; 16 << 10]);
     loop {
         let mut consumed = 0;

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 
 use crate::config::LoopConfig;
 use crate::core::LoopCore;
-use crate::event_loop::{MAX_WAIT_NS, monotonic_ns};
+use crate::event_loop::monotonic_ns;
 use crate::handler::{ConnectionId, Handler, Peer};
-use crate::limits::{self, RECEIVE_WAIT_MS};
+use crate::limits::{self, MAX_WAIT_NS, RECEIVE_WAIT_MS};
 use crate::notice::{Notice, Notices};
 use crate::permits::PermitWaiter;
 use crate::pool::ThreadPool;

@@ -14,7 +14,7 @@ use crate::epoll::{Epoll, EpollToken};
 use crate::handler::{Handler, Peer};
 use crate::limits::{
     ACCEPT_BACKOFF_MS, ACCEPTS_PER_BUSY_TICK, ACCEPTS_PER_TICK, ADDRESS_NOTICE_MS,
-    HANDSHAKES_DUE_PAUSE_MS, HANDSHAKES_PER_ADDRESS,
+    HANDSHAKES_DUE_PAUSE_MS, HANDSHAKES_PER_ADDRESS, MAX_WAIT_NS,
 };
 use crate::listener::Listener;
 use crate::notice::{Notice, Notices};
@@ -25,9 +25,6 @@ use crate::unfinished::UnfinishedHandshakes;
 
 /// A deadline further away than this is not worth reading the clock again for.
 const FAR_DEADLINE_NS: u64 = 1_000_000_000;
-
-/// The longest wait: older kernels count a wait in milliseconds of 31 bits.
-pub(crate) const MAX_WAIT_NS: u64 = 3_600_000_000_000;
 
 /// Monotonic nanoseconds, the same for all threads.
 pub fn monotonic_ns() -> u64 {

@@ -1,4 +1,4 @@
-//! Every bound of this room: its name, its default, and what it stops.
+//! Every bound of this crate: its name, its default, and what it stops.
 
 /// Connections of a server above which new ones are refused politely. Keeps memory and file
 /// descriptors bounded whatever the world sends. Default of `LoopConfig::max_connections`.
@@ -105,9 +105,9 @@ pub const STOP_LINGER_MS: u64 = 250;
 /// Input thrown away while lingering, after which the connection is cut.
 pub const LINGER_BYTES: usize = 4 * 1024 * 1024;
 
-/// A signal so soon after the first one is the same wish to stop: `timeout`, shells and supervisors
-/// send a signal both to the process and to its group. Later ones mean that nothing is to be waited
-/// for. Less than a person needs to want that.
+/// A signal so soon after the first one is the same request to stop: `timeout`, shells and
+/// supervisors send a signal both to the process and to its group. Later ones mean that nothing is
+/// to be waited for. Less than a person needs to want that.
 pub const SAME_SIGNAL_MS: u64 = 250;
 
 /// How long running calls may take to end after a stop was asked for. Default of
@@ -259,3 +259,7 @@ pub const PIPE_KEPT_BYTES: usize = 512 * 1024;
 
 /// TLS sessions that a client remembers to resume.
 pub const CLIENT_SESSIONS: usize = 32;
+
+/// The longest wait of a loop or a thread in the kernel, in nanoseconds: an hour. Older kernels
+/// count a wait in milliseconds of 31 bits.
+pub const MAX_WAIT_NS: u64 = 3_600_000_000_000;

@@ -315,7 +315,7 @@ fn a_second_signal_ends_at_once() {
 
 /// As `timeout` does, which sends a signal to its child and to its group.
 #[test]
-fn signals_sent_together_are_one_wish_to_stop() {
+fn signals_sent_together_are_one_request_to_stop() {
     let mut process = Process::start("same-signal", "busy");
     let mut stream = process.connect();
     expect_served(&mut stream);

@@ -358,6 +358,43 @@ pub const SCENARIO_LINE_CHARACTERS: usize = 500;
 /// leader says where it stands as often.
 pub const LAG_LOOK_MS: u64 = 1_000;
 
+/// The smallest --memory-limit: below it not even the tables of an empty server would fit.
+pub const MEMORY_LIMIT_MIN_BYTES: u64 = 1 << 20;
+
+/// The largest --memory-limit, far more than machines have: a number beyond it is a slip of the
+/// hand.
+pub const MEMORY_LIMIT_MAX_BYTES: u64 = 1 << 50;
+
+/// The largest window of HTTP/2 (RFC 9113 section 6.9.1: 2^31-1 octets).
+pub const WINDOW_MAX_BYTES: u64 = 2_147_483_647;
+
+/// The smallest window that can be chosen: HTTP/2's own initial one. A smaller one would only slow
+/// clients down.
+pub const WINDOW_MIN_BYTES: u64 = 65_535;
+
+/// The smallest --log-segment: each change to the next file costs a sync or two.
+pub const LOG_SEGMENT_MIN_BYTES: u64 = 64 * 1024;
+
+/// The largest --log-segment: it is filled with zeros at the first start, before anything is
+/// answered.
+pub const LOG_SEGMENT_MAX_BYTES: u64 = 1 << 30;
+
+/// The smallest --disk-cache: a few dozen blocks.
+pub const DISK_CACHE_MIN_BYTES: u64 = 1024 * 1024;
+
+/// The largest --disk-cache, more than machines have.
+pub const DISK_CACHE_MAX_BYTES: u64 = 1 << 40;
+
+/// The smallest buffer of a socket that can be chosen: Linux makes none that is much smaller.
+pub const TCP_BUFFER_MIN_BYTES: u64 = 1 << 12;
+
+/// The largest buffer of a socket that can be chosen: Linux counts it in 31 bits, and doubles it.
+pub const TCP_BUFFER_MAX_BYTES: u64 = 1 << 30;
+
+/// The most of --max-streams, --max-connections and --max-connections-per-address: a process has no
+/// more descriptors by the limit of Linux (`fs.nr_open`).
+pub const COUNT_SETTING_MAX: u64 = 1 << 20;
+
 /// The smallest --max-lag: the leader says where it stands every second, and less would turn health
 /// back and forth.
 pub const MAX_LAG_MIN_MS: u64 = 1_000;

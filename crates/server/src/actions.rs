@@ -137,8 +137,9 @@ pub(crate) struct StepEffects {
     pub again: StepAgain,
 }
 
-/// One step of one call.
-pub(crate) struct CallStep<'a> {
+/// What a call may request in one step: the traits of `service::actions`, over its stream and the
+/// batch of the tick.
+pub(crate) struct CallActions<'a> {
     pub id: CallId,
     pub method: Method,
     pub identity: IdentityKey,
@@ -151,7 +152,7 @@ pub(crate) struct CallStep<'a> {
     pub effects: StepEffects,
 }
 
-impl CallStep<'_> {
+impl CallActions<'_> {
     /// Takes memory for what is about to be produced. False: not now, as if the account were full.
     fn claim(&mut self, bytes: usize) -> bool {
         let claimed_bytes = self.context.admission.account.claim(bytes);
@@ -219,7 +220,7 @@ impl CallStep<'_> {
     }
 }
 
-impl Permissions for CallStep<'_> {
+impl Permissions for CallActions<'_> {
     #[inline]
     fn identity(&self) -> Option<&Identity> {
         self.context.identities.get(self.identity)
@@ -230,7 +231,7 @@ impl Permissions for CallStep<'_> {
     }
 }
 
-impl DatabaseAccess for CallStep<'_> {
+impl DatabaseAccess for CallActions<'_> {
     #[inline]
     fn read(&mut self, database: DatabaseId, key: &[u8], hash: u64) {
         if key.len() >= limits::KEPT_BYTES {
@@ -257,7 +258,7 @@ impl DatabaseAccess for CallStep<'_> {
     }
 }
 
-impl Administration for CallStep<'_> {
+impl Administration for CallActions<'_> {
     fn set_audited(&mut self, subject: &str, detail: &str) {
         let rare = self.resources.rare_mut();
         if let Some(audited) = rare.and_then(|rare| rare.audited.as_mut()) {
@@ -294,7 +295,7 @@ impl Administration for CallStep<'_> {
     }
 }
 
-impl BlobAccess for CallStep<'_> {
+impl BlobAccess for CallActions<'_> {
     fn blob(&mut self, work: Work) {
         let from = self.link.caller.address;
         (self.context.blobs).submit(work, self.id, self.link.id, from);
@@ -312,7 +313,7 @@ impl BlobAccess for CallStep<'_> {
     }
 }
 
-impl Responses for CallStep<'_> {
+impl Responses for CallActions<'_> {
     fn echo_attachment(&mut self) {
         self.stream.echo_attachment();
     }
@@ -369,7 +370,7 @@ impl Responses for CallStep<'_> {
     }
 }
 
-impl ResponseHeaders for CallStep<'_> {
+impl ResponseHeaders for CallActions<'_> {
     fn add_initial_metadata(&mut self, name: &[u8], value: &[u8]) {
         self.stream.add_header(name, value);
     }
@@ -383,7 +384,7 @@ impl ResponseHeaders for CallStep<'_> {
     }
 }
 
-impl PlainResponse for CallStep<'_> {
+impl PlainResponse for CallActions<'_> {
     fn plain(&mut self, status: u16, headers: &[(&str, &str)], body: &[u8], code: Code) {
         debug_assert!(self.effects.over.is_none(), "a call answers once");
         self.effects.over = Some(code);
@@ -411,7 +412,7 @@ impl PlainResponse for CallStep<'_> {
     }
 }
 
-impl SendRoom for CallStep<'_> {
+impl SendRoom for CallActions<'_> {
     fn can_send(&mut self) -> bool {
         self.stream.can_send()
     }
@@ -437,7 +438,7 @@ impl SendRoom for CallStep<'_> {
     }
 }
 
-impl ResponseMemory for CallStep<'_> {
+impl ResponseMemory for CallActions<'_> {
     fn room_for_answer(&mut self, bytes: usize) -> bool {
         if bytes <= service::limits::LARGE_ANSWER_BYTES {
             return true;
@@ -483,7 +484,7 @@ impl ResponseMemory for CallStep<'_> {
     }
 }
 
-impl RequestFlow for CallStep<'_> {
+impl RequestFlow for CallActions<'_> {
     fn hold(&mut self) {
         self.stream.hold();
     }
@@ -510,7 +511,7 @@ impl RequestFlow for CallStep<'_> {
     }
 }
 
-impl Wakeups for CallStep<'_> {
+impl Wakeups for CallActions<'_> {
     fn wake_at_ns(&mut self, at_ns: u64) {
         self.effects.wake_at_ns = Some(at_ns);
     }
@@ -555,7 +556,7 @@ impl Wakeups for CallStep<'_> {
     }
 }
 
-impl CallClock for CallStep<'_> {
+impl CallClock for CallActions<'_> {
     fn now_ns(&self) -> u64 {
         self.context.clock.read_ns()
     }
@@ -569,7 +570,7 @@ impl CallClock for CallStep<'_> {
     }
 }
 
-impl CallStep<'_> {
+impl CallActions<'_> {
     /// Notes for the audit trail what a request is about that was denied in this step.
     #[inline]
     pub fn note_denied(&mut self, request: &[u8]) {

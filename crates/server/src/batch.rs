@@ -6,11 +6,8 @@ use net::ConnectionId;
 use store::{DatabaseId, Source, WriteBatch};
 
 use crate::call_id::CallId;
+use crate::fair_queue::FairQueue;
 use crate::limits;
-use crate::turns::Turns;
-
-/// What the arena keeps allocated between ticks, in bytes: a burst of large keys does not stay.
-const ARENA_KEPT_BYTES: usize = 256 * 1024;
 
 /// One read that a call asked for.
 #[derive(Clone)]
@@ -53,9 +50,9 @@ pub(crate) struct TickBatch {
     reads: TickReads,
     /// What may take long: connections take turns, and a call that goes on comes behind those of
     /// its connection that wait. A call has at most one place in it.
-    pub long_work: Turns<ConnectionId, (LongWork, CallId)>,
+    pub long_work: FairQueue<ConnectionId, (LongWork, CallId)>,
     /// The same, of calls that take up a request: they wait for those before them as well.
-    pub long_requests: Turns<ConnectionId, CallId>,
+    pub long_requests: FairQueue<ConnectionId, CallId>,
     /// Whose turn it is, if some of both wait.
     is_turn_of_request: bool,
     pub writes: WriteBatch,
@@ -67,8 +64,8 @@ impl TickBatch {
     pub fn new(writes: WriteBatch, disk_writes: WriteBatch) -> TickBatch {
         TickBatch {
             reads: TickReads::default(),
-            long_work: Turns::default(),
-            long_requests: Turns::default(),
+            long_work: FairQueue::default(),
+            long_requests: FairQueue::default(),
             is_turn_of_request: false,
             writes,
             disk_writes,
@@ -145,7 +142,7 @@ impl TickBatch {
     pub fn give_reads(&mut self, mut served: TickReads) {
         served.list.clear();
         served.arena.clear();
-        served.arena.shrink_to(ARENA_KEPT_BYTES);
+        served.arena.shrink_to(limits::ARENA_KEPT_BYTES);
         let asked = std::mem::replace(&mut self.reads, served);
         for read in &asked.list {
             let kept = asked.kept(read);

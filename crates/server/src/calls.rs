@@ -15,7 +15,7 @@ use store::DatabaseId;
 use store::tree::ReadPlan;
 use wire::{CancelCause, StreamKey};
 
-use crate::actions::{CallResources, CallStep, StepContext, StepEffects};
+use crate::actions::{CallActions, CallResources, StepContext, StepEffects};
 use crate::audit::AuditedCall;
 use crate::call_id::CallId;
 use crate::connection::RpcState;
@@ -43,7 +43,7 @@ struct RunningCall {
     deadline_ns: u64,
     /// The time of the tick in which it began.
     begin_ns: u64,
-    /// When it asked to be woken; a timer with another time is an earlier wish, taken back.
+    /// When it asked to be woken; a timer with another time is an earlier request, taken back.
     wake_at_ns: u64,
     /// Commits of it that are with the committer; one that was begun and given up counts too.
     commits: u32,
@@ -267,7 +267,7 @@ impl CallTable {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) -> StepEffects {
         let Some(running) = self.calls.get_mut(id) else {
             return StepEffects::default();
@@ -275,7 +275,7 @@ impl CallTable {
         if let Some(slow) = tracker(&mut self.slow, id) {
             slow.step_begins(id.index, context.clock.read_ns());
         }
-        let mut actions = CallStep {
+        let mut actions = CallActions {
             id,
             method: running.method,
             identity: running.proved.key,
@@ -441,9 +441,9 @@ impl CallTable {
         self.calls.get(id).map(|running| running.wake_at_ns)
     }
 
-    /// Returns whether a call still wants to be woken now: it may have asked for a later time
-    /// since. Takes the wish.
-    pub fn take_wish(&mut self, id: CallId, now_ns: u64) -> bool {
+    /// Returns whether a call is due to be woken now, and clears its time: it may have asked for a
+    /// later one since its timer was set.
+    pub fn take_due_wake(&mut self, id: CallId, now_ns: u64) -> bool {
         let Some(running) = self.calls.get_mut(id) else {
             return false;
         };

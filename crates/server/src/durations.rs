@@ -69,7 +69,7 @@ mod tests {
 
     /// Calls and microseconds of a method.
     fn took(pair: &Pair, method: Method) -> (u64, u64) {
-        let totals = pair.worker.shared().figures.totals();
+        let totals = pair.handler.shared().figures.totals();
         let of_method = totals.took.iter().find(|(one, _)| *one == method);
         of_method.map_or((0, 0), |(_, took)| (took.count(), took.sum_ns / 1_000))
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn refused_calls_are_counted_by_reason() {
         let refused = |pair: &Pair| {
-            let refused = pair.worker.shared().figures.totals().refused;
+            let refused = pair.handler.shared().figures.totals().refused;
             let told: Vec<_> = refused
                 .into_iter()
                 .filter(|(calls, _)| *calls > 0)

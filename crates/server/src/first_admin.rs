@@ -17,10 +17,10 @@ use crate::{Log, Server, StartError, load_identities};
 /// written somewhere must be there before the server knows the token.
 pub type AskForToken = dyn FnOnce() -> Result<Token, String> + Send;
 
-/// What came of the wish for an administrator's token.
+/// Whether the first administrator's token was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FirstAdmin {
-    /// Nobody wished for one.
+    /// Nobody asked for one.
     #[default]
     NotWanted,
     /// It was made.

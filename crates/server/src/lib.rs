@@ -35,8 +35,10 @@ mod disk_writes;
 mod drain;
 mod durations;
 mod event_loop;
+mod fair_queue;
 mod first_admin;
 mod inbox;
+mod large_message_queue;
 pub mod limits;
 mod long_requests;
 mod metadata;
@@ -61,8 +63,6 @@ mod tests;
 mod threads;
 mod timers;
 pub mod tls;
-mod turn_queue;
-mod turns;
 mod unpack_queue;
 mod unsent_answers;
 mod waiting_request;
@@ -387,7 +387,7 @@ impl Server {
         self.trees_set_aside
     }
 
-    /// What came of the wish for an administrator's token.
+    /// Returns whether the first administrator's token was made.
     pub fn first_admin(&self) -> &FirstAdmin {
         &self.first_admin
     }
@@ -405,7 +405,7 @@ impl Server {
         let ended = self.loops.run(move |start| {
             of_loops.begin(start);
             let waker = Arc::clone(&start.waker);
-            Box::new(parts.worker(Box::new(move || waker.wake()), role(start)))
+            Box::new(parts.loop_handler(Box::new(move || waker.wake()), role(start)))
         });
         pulse.end();
         readers.stop();
@@ -443,15 +443,15 @@ pub struct Simulated<H> {
     pub handler: H,
     /// What the committer's thread would do, for whoever runs the simulation to call. `None`: all
     /// is volatile.
-    pub rounds: Option<CommitLoop>,
+    pub commit_loop: Option<CommitLoop>,
     /// What its calls share: the store, the identities.
     pub shared: Arc<Shared>,
     /// What the log held, if there is one.
     pub recovered: Option<Recovered>,
 }
 
-/// A server without sockets and threads. `waker` is called when the rounds have left outcomes for
-/// the handler, which then needs a tick.
+/// A server without sockets and threads. `waker` is called when the commit loop has left outcomes
+/// for the handler, which then needs a tick.
 ///
 /// # Errors
 /// If the data folder cannot be used, or the limits of the default database make no sense together.
@@ -469,16 +469,16 @@ pub fn simulated(
     keep_time_steady(&mut config, &store);
     let waker: SharedWaker = waker.into();
     let for_mail = Arc::clone(&waker);
-    let rounds = committer.map(CommitLoop::new);
-    let register = |rounds: &CommitLoop| rounds.register(Box::new(move || for_mail()));
-    let mailbox = rounds.as_ref().map(register);
+    let commit_loop = committer.map(CommitLoop::new);
+    let register = |commit_loop: &CommitLoop| commit_loop.register(Box::new(move || for_mail()));
+    let mailbox = commit_loop.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
     let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
     Ok(Simulated {
         shared: Arc::clone(&parts.shared),
-        handler: parts.worker_with(mailbox, waker, LoopRole::Connections),
-        rounds,
+        handler: parts.loop_handler_with(mailbox, waker, LoopRole::Connections),
+        commit_loop,
         recovered,
     })
 }
@@ -585,17 +585,17 @@ impl ServerParts {
     }
 
     /// A loop's part; `waker` asks the loop for a tick, from any thread.
-    fn worker(&self, waker: CommitWaker, role: LoopRole) -> LoopHandler {
+    fn loop_handler(&self, waker: CommitWaker, role: LoopRole) -> LoopHandler {
         let waker: SharedWaker = waker.into();
         let for_mail = Arc::clone(&waker);
         let register = |durable: &Arc<Durable>| durable.register(Box::new(move || for_mail()));
         let mailbox = self.durable.as_ref().map(register);
-        self.worker_with(mailbox, waker, role)
+        self.loop_handler_with(mailbox, waker, role)
     }
 
     /// A loop's part, with its mailbox to and from the committer of the durable databases, if
     /// there is one.
-    fn worker_with(
+    fn loop_handler_with(
         &self,
         mailbox: Option<Mailbox>,
         waker: SharedWaker,

@@ -459,6 +459,10 @@ pub const REFUSED_SPANS_BURST: u64 = 20;
 /// And one more each time so many milliseconds are over.
 pub const REFUSED_SPAN_INTERVAL_MS: u64 = 100;
 
+/// What the arena for keys of the reads of a tick keeps allocated between ticks, in bytes: a burst
+/// of large keys does not stay.
+pub const ARENA_KEPT_BYTES: usize = 256 * 1024;
+
 /// Bytes of a key that come into the slow-call log, if they are wanted there at all.
 pub const SLOW_CALL_KEY_BYTES: usize = 32;
 

@@ -1,5 +1,5 @@
-//! A worker and one client that exchange bytes by hand, without driver, sockets and clocks: for
-//! unit tests.
+//! An event loop and one client that exchange bytes by hand, without driver, sockets and clocks:
+//! for unit tests.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ const ID: ConnectionId = ConnectionId {
 
 /// Both sides of one connection.
 pub(crate) struct Pair {
-    pub worker: LoopHandler,
+    pub handler: LoopHandler,
     pub tasks: Arc<Tasks>,
     pub io: Io,
     pub client: Connection,
@@ -193,27 +193,27 @@ impl Connections for Only<'_> {
 impl Pair {
     /// A connection that has just been accepted.
     pub fn accepted(over_limit: bool) -> Pair {
-        let mut pair = Pair::with_worker(None, LoopRole::Connections);
+        let mut pair = Pair::with_role(None, LoopRole::Connections);
         pair.accept(over_limit);
         pair
     }
 
-    /// A connection that is ready for calls, with a worker that has no other.
+    /// A connection that is ready for calls, with an event loop that has no other.
     pub fn alone() -> Pair {
-        let mut pair = Pair::with_worker(None, LoopRole::OneConnection);
+        let mut pair = Pair::with_role(None, LoopRole::OneConnection);
         pair.accept(false);
         pair.greet();
         pair
     }
 
-    /// The worker beside those with one connection each, which has none.
+    /// The loop beside those with one connection each, which has none.
     pub fn door() -> Pair {
-        Pair::with_worker(None, LoopRole::Door)
+        Pair::with_role(None, LoopRole::Door)
     }
 
     /// A server whose tasks are these, and no connection yet.
     pub fn with_jobs(jobs: Box<dyn Jobs>) -> Pair {
-        Pair::with_worker(Some(jobs), LoopRole::Connections)
+        Pair::with_role(Some(jobs), LoopRole::Connections)
     }
 
     /// A connection to a server for the public tests of gRPC, ready for calls.
@@ -257,7 +257,7 @@ impl Pair {
         pair
     }
 
-    fn with_worker(jobs: Option<Box<dyn Jobs>>, role: LoopRole) -> Pair {
+    fn with_role(jobs: Option<Box<dyn Jobs>>, role: LoopRole) -> Pair {
         Pair::with_config(jobs, role, |_| ())
     }
 
@@ -279,8 +279,8 @@ impl Pair {
             let time = Arc::clone(&clock) as Arc<dyn TimeSource>;
             parts.tasks = Tasks::new(jobs, time, Arc::clone(&log) as _);
         }
-        let worker = parts.worker(Box::new(|| {}), role);
-        Pair::new(&parts, worker, log, clock)
+        let handler = parts.loop_handler(Box::new(|| {}), role);
+        Pair::new(&parts, handler, log, clock)
     }
 
     /// Whatever is done between two readings of the clock takes so long from now on.
@@ -293,8 +293,8 @@ impl Pair {
         *self.log.detail.lock().expect("one thread") = detail;
     }
 
-    /// A worker over a store that was opened elsewhere, with these readers. `waker` is called when
-    /// it should tick.
+    /// An event loop over a store that was opened elsewhere, with these readers. `waker` is called
+    /// when it should tick.
     pub fn over(
         store: store::Store,
         readers: Readers,
@@ -305,17 +305,17 @@ impl Pair {
         let config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
         let account = Account::new(account_bytes(&config));
         let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
-        let worker = parts.worker_with(Some(mailbox), waker, LoopRole::Connections);
-        let mut pair = Pair::new(&parts, worker, log, clock);
+        let handler = parts.loop_handler_with(Some(mailbox), waker, LoopRole::Connections);
+        let mut pair = Pair::new(&parts, handler, log, clock);
         pair.accept(false);
         pair.greet();
         pair
     }
 
-    fn new(parts: &ServerParts, worker: LoopHandler, log: Arc<Keep>, clock: Arc<Now>) -> Pair {
+    fn new(parts: &ServerParts, handler: LoopHandler, log: Arc<Keep>, clock: Arc<Now>) -> Pair {
         Pair {
             tasks: Arc::clone(&parts.tasks),
-            worker,
+            handler,
             io: Io::new(),
             client: Connection::new(&wire::Config::client(), 0),
             sent: Vec::new(),
@@ -354,7 +354,7 @@ impl Pair {
             tls,
             user,
         };
-        self.worker.opened(ID, &peer, &mut self.io, self.now_ns);
+        self.handler.opened(ID, &peer, &mut self.io, self.now_ns);
     }
 
     /// A connection that is ready for calls.
@@ -455,14 +455,14 @@ impl Pair {
         }
         let sent = std::mem::take(&mut self.sent);
         self.receive(&sent);
-        self.worker.tick(&mut Only(&mut self.io), self.now_ns);
+        self.handler.tick(&mut Only(&mut self.io), self.now_ns);
     }
 
     /// As [`Pair::turn`], but nothing has come from the client, which would be a reason to look at
     /// its connection.
-    pub fn turn_of_worker(&mut self) -> Vec<Event> {
+    pub fn turn_of_loop(&mut self) -> Vec<Event> {
         self.clock.ns.store(self.now_ns, Ordering::Relaxed);
-        self.worker.tick(&mut Only(&mut self.io), self.now_ns);
+        self.handler.tick(&mut Only(&mut self.io), self.now_ns);
         self.take()
     }
 
@@ -473,14 +473,14 @@ impl Pair {
         if self.io.is_unfinished() {
             self.receive(&[]);
         }
-        self.worker.tick(&mut Only(&mut self.io), self.now_ns);
+        self.handler.tick(&mut Only(&mut self.io), self.now_ns);
     }
 
     /// The server takes these bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.io.input.push(bytes);
         self.io.set_unfinished(false);
-        self.worker.received(ID, &mut self.io, self.now_ns);
+        self.handler.received(ID, &mut self.io, self.now_ns);
     }
 
     /// The client takes what the server has written.
@@ -532,7 +532,7 @@ impl Pair {
     /// The account of the server is used up by others, with the reserve, as long as what is
     /// returned lives.
     pub fn fill_account(&self) -> crate::account::Holding {
-        let account = self.worker.account();
+        let account = self.handler.account();
         let wake: crate::SharedWaker = Arc::new(|| {});
         let mut others = account.open(&PeerAddress::Simulated(9), &wake);
         let bytes =
@@ -544,12 +544,12 @@ impl Pair {
 
     /// The connection is gone.
     pub fn close(&mut self) {
-        self.worker.closed(ID, Closed::ByPeer, self.now_ns);
+        self.handler.closed(ID, Closed::ByPeer, self.now_ns);
     }
 
     /// The server is asked to stop.
     pub fn stop(&mut self) {
-        self.worker.stop(&mut Only(&mut self.io), self.now_ns);
+        self.handler.stop(&mut Only(&mut self.io), self.now_ns);
     }
 }
 

@@ -2,7 +2,7 @@
 //! account need not know which of them a connection carries.
 
 use bytes::Bytes;
-use wire::framed::{FramedProtocol, ServerConnection};
+use wire::framed::{FramedProtocol, FramedServerConnection};
 use wire::{
     BodyCharge, CloseReason, Config, Connection, ErrorCode, Event, Head, Pause, SentPart,
     SharedBytes, StreamKey, TakenMessage,
@@ -19,7 +19,7 @@ pub(crate) enum RpcConnection {
     /// gRPC over HTTP/2.
     Http2(Connection),
     /// baidu_std or SRPC.
-    Framed(ServerConnection),
+    Framed(FramedServerConnection),
 }
 
 /// What a connection holds.
@@ -93,12 +93,12 @@ impl RpcConnection {
 
     /// Begins with baidu_std or SRPC.
     pub fn framed(protocol: FramedProtocol, config: &Config, now_ns: u64) -> RpcConnection {
-        RpcConnection::Framed(ServerConnection::new(protocol, config, now_ns))
+        RpcConnection::Framed(FramedServerConnection::new(protocol, config, now_ns))
     }
 
     /// Returns the connection if it carries unary calls in frames of their own.
     #[inline(always)]
-    pub fn as_framed(&mut self) -> Option<&mut ServerConnection> {
+    pub fn as_framed(&mut self) -> Option<&mut FramedServerConnection> {
         match self {
             RpcConnection::Http2(_) => None,
             RpcConnection::Framed(framed) => Some(framed),

@@ -305,15 +305,15 @@ mod tests {
         fn write_an_entry(&self) {
             let opening = open(&self.config(None)).expect("the disk is well");
             let committer = opening.committer.expect("there is a log");
-            let mut rounds = CommitLoop::new(committer);
-            let mailbox = rounds.register(Box::new(|| {}));
+            let mut commit_loop = CommitLoop::new(committer);
+            let mailbox = commit_loop.register(Box::new(|| {}));
             let mut batch = opening.store.write_batch();
             let mut commit = batch.begin(1, DatabaseId::DEFAULT, store::Mode::Atomic);
             commit.push(&put(b"key", b"value")).expect("it fits");
             commit.submit();
             mailbox.submit(&mut batch);
             let mut clock = StandingClock { now_ms: 1_000_000 };
-            while rounds.round(&mut clock) {}
+            while commit_loop.round(&mut clock) {}
         }
     }
 

@@ -155,7 +155,7 @@ mod tests {
                 ticks >= LARGE / wire::limits::UNPACK_STEP_BYTES - 2,
                 "{ticks} ticks"
             );
-            assert_eq!(pair.worker.unpack_queue().len(), 0);
+            assert_eq!(pair.handler.unpack_queue().len(), 0);
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn messages_wait_for_memory_and_none_is_forgotten() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
         for round in 0..3 {
             let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
@@ -199,7 +199,7 @@ mod tests {
             if round < 2 {
                 account.end_overdraft();
             }
-            assert_eq!(pair.worker.unpack_queue().len(), 0);
+            assert_eq!(pair.handler.unpack_queue().len(), 0);
         }
         pair.turn();
         assert_eq!(account.charged_bytes(), 0);
@@ -211,10 +211,10 @@ mod tests {
         let mut pair = Pair::open();
         call_compressed(&mut pair, LARGE);
         pair.turn();
-        assert_eq!(pair.worker.unpack_queue().len(), 1);
+        assert_eq!(pair.handler.unpack_queue().len(), 1);
         pair.close();
-        assert_eq!(pair.worker.unpack_queue().len(), 0);
-        assert_eq!(pair.worker.account().charged_bytes(), 0);
+        assert_eq!(pair.handler.unpack_queue().len(), 0);
+        assert_eq!(pair.handler.account().charged_bytes(), 0);
     }
 
     /// One that has used its step comes behind the others; one that was not allowed any keeps its
@@ -223,7 +223,7 @@ mod tests {
     fn a_connection_that_has_used_its_step_comes_last() {
         const STEP: usize = wire::limits::UNPACK_STEP_BYTES;
         let mut pair = Pair::open();
-        let rpc = pair.worker.rpc();
+        let rpc = pair.handler.rpc();
         rpc.unpacks = true;
         let own = rpc.link.id;
         let other = ConnectionId { slot: 9, ..own };

@@ -58,8 +58,9 @@ impl WritePath {
         self.outcomes = outcomes;
     }
 
-    /// Runs the committer over the writes of this tick.
-    pub fn commit(
+    /// Carries out the volatile commits of this tick, whose outcomes are in `outcomes` then, and
+    /// hands the durable ones over: to the committer's thread, or first to a reader.
+    pub fn commit_or_submit(
         &mut self,
         batch: &mut TickBatch,
         clock: &mut LoopClock,

@@ -652,9 +652,9 @@ impl Fake {
     }
 
     /// What the call has asked to read.
-    pub(crate) fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared) {
+    pub(crate) fn read(&mut self, view: &ReadView<'_>, kept: &[u8], shared: &Shared) {
         self.check_alive();
-        self.call.read(shown, kept, shared, &mut self.actions);
+        self.call.read(view, kept, shared, &mut self.actions);
     }
 
     /// What was asked for is done.

@@ -150,8 +150,8 @@ impl<A: Actions> CallSteps<A> for ServiceCall {
     }
 
     #[inline]
-    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
-        step!(self, state => state.read(shown, kept, shared, actions));
+    fn read(&mut self, view: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
+        step!(self, state => state.read(view, kept, shared, actions));
     }
 
     #[inline]

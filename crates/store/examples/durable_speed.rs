@@ -65,8 +65,8 @@ fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
     let mut with_thread = Client::new(&store, |waker| (durable.register(waker), None));
     let (store, committer) = open(&folder.join("alone"))?;
     let mut alone = Client::new(&store, |waker| {
-        let rounds = CommitLoop::new(committer);
-        (rounds.register(waker), Some((rounds, clock)))
+        let commit_loop = CommitLoop::new(committer);
+        (commit_loop.register(waker), Some((commit_loop, clock)))
     });
     with_thread.fill()?;
     alone.fill()?;
@@ -157,7 +157,7 @@ struct Client {
     has_answers: Arc<AtomicBool>,
     next: u32,
     /// Where there is no thread for it.
-    rounds: Option<(CommitLoop, RealClock)>,
+    commit_loop: Option<(CommitLoop, RealClock)>,
 }
 
 impl Client {
@@ -171,10 +171,10 @@ impl Client {
             seen.store(true, Ordering::Release);
             loop_thread.unpark();
         };
-        let (mailbox, rounds) = register(Box::new(waker));
+        let (mailbox, commit_loop) = register(Box::new(waker));
         Client {
             mailbox,
-            rounds,
+            commit_loop,
             batch: store.write_batch(),
             outcomes: Outcomes::new(),
             has_answers,
@@ -199,8 +199,8 @@ impl Client {
             commit.submit();
         }
         self.mailbox.submit(&mut self.batch);
-        if let Some((rounds, clock)) = &mut self.rounds {
-            rounds.round(clock);
+        if let Some((commit_loop, clock)) = &mut self.commit_loop {
+            commit_loop.round(clock);
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! The write buffer of a loop: commits, as they will be decided.
 //!
 //! An operation is a fixed-size record and, in the payload of its [`Operations`], its key, its
-//! value and the value it expects. The bytes of a request are copied once, into this; in the steady
-//! state nothing is allocated but large values.
+//! value and the value it expects. This is the one copy of the bytes of a request on their way to
+//! the committer; a small batch that waits there may be copied behind another one
+//! ([`limits::JOINED_BATCH_BYTES`](crate::limits::JOINED_BATCH_BYTES)), and the log and the index
+//! have copies of their own. In the steady state nothing is allocated but large values.
 
 use std::fmt;
 use std::ops::Range;

@@ -6,16 +6,13 @@
 use hashbrown::HashTable;
 
 use crate::batch::WriteBatch;
+use crate::limits;
 use crate::memory::entry_bytes;
 use crate::record::OperationRecord;
 use crate::value::{Entry, Value};
 
 /// Up to this many effects a search by walking is faster than a table.
 const WALKED: usize = 8;
-
-/// Room for this many is kept from commit to commit. To empty a large table takes time, be it used
-/// or not.
-const KEPT_EFFECTS: usize = 4096;
 
 /// The effects of one commit. Reused from commit to commit.
 #[derive(Debug, Default)]
@@ -128,8 +125,8 @@ impl Effects {
     /// Takes all effects back.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
-        self.list.shrink_to(KEPT_EFFECTS);
-        if self.table.capacity() > KEPT_EFFECTS {
+        self.list.shrink_to(limits::KEPT_EFFECTS);
+        if self.table.capacity() > limits::KEPT_EFFECTS {
             self.table = HashTable::new();
         } else if !self.table.is_empty() {
             self.table.clear();

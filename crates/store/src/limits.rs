@@ -121,6 +121,10 @@ pub const fn commit_bytes(value_bytes: usize) -> usize {
 /// takes time.
 pub const KEPT_OVERLAY: usize = 64 * 1024;
 
+/// Effects for which a commit leaves room to the next one that is decided. To empty a large table
+/// takes time, be it used or not.
+pub const KEPT_EFFECTS: usize = 4096;
+
 /// Write batches of a loop that wait for the durable committer are joined into one up to this many
 /// bytes, which takes some microseconds; larger ones wait as they are.
 pub const JOINED_BATCH_BYTES: usize = 64 * 1024;

@@ -36,8 +36,8 @@ pub fn store_on_disk(
     let Opened {
         store, committer, ..
     } = opened.expect("an empty disk is well");
-    let mut rounds = CommitLoop::new(committer);
-    let converted = rounds.convert(DatabaseId::DEFAULT, Kind::Disk, clock);
+    let mut commit_loop = CommitLoop::new(committer);
+    let converted = commit_loop.convert(DatabaseId::DEFAULT, Kind::Disk, clock);
     converted.expect("an empty database is converted");
-    (store, rounds)
+    (store, commit_loop)
 }

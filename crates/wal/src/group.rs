@@ -335,8 +335,7 @@ struct LargeValue {
     bytes: Bytes,
 }
 
-/// Records that wait to be written as one group. Two of them take turns: one is filled while the
-/// other is written.
+/// Records that wait to be written as one group. Kept from group to group, with its memory.
 #[derive(Debug)]
 pub struct GroupBuffer {
     /// Room for the header, then the records, but for large values.

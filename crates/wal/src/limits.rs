@@ -64,3 +64,7 @@ pub const LOST_SEQUENCES: u64 = 1 << 32;
 /// Segments that are kept for those who read the log may take so much of the disk that so many
 /// times as much is free beside them: the next snapshot and the log until it is made come first.
 pub const KEPT_ROOM_TIMES: u64 = 2;
+
+/// Bytes of the system's table of locks that are looked through for who has that of a folder: some
+/// ten thousand locks.
+pub const LOCKS_BYTES_MAX: u64 = 1 << 20;

@@ -15,6 +15,7 @@ mod length;
 mod missing_docs;
 mod modules;
 mod musts;
+mod page_names;
 mod paths;
 mod phrases;
 mod report;
@@ -50,6 +51,8 @@ tests/tidy/exceptions.txt lists are allowed; it may only become shorter.
   files         at most 500 lines of code, without tests, comments and blank lines
   missing-docs  the lint is on in each crate
   musts         each rule of docs/internals/rfc-musts.md has tests, and they exist
+  page-names    `Type::item` and `file.rs` in ARCHITECTURE.md, CONTRIBUTING.md and
+                docs/internals exist
 
   --renew   lowers the numbers in exceptions.txt to what is found; raises none
   --list    prints every violation, also the allowed ones
@@ -154,6 +157,7 @@ fn violations(workspace: &Workspace) -> Result<Vec<Violation>, String> {
     found.extend(length::check(workspace)?);
     found.extend(missing_docs::check(tree));
     found.extend(musts::check(tree));
+    found.extend(page_names::check(tree));
     found.sort();
     Ok(found)
 }
@@ -188,6 +192,7 @@ mod tests {
             ("crates/wire/src/x.rs", "use crate::y; struct State;"),
             ("crates/wire/src/y.rs", "use crate::x;"),
             ("docs/internals/rfc-musts.md", "| 1 | rule | none |\n"),
+            ("ARCHITECTURE.md", "`State::gone`"),
             ("README.md", &wide),
             (
                 "crates/service/src/method.rs",

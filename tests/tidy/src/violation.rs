@@ -41,7 +41,7 @@ impl fmt::Display for Violation {
 }
 
 /// The names of all checks, in the order of the summary.
-pub const CHECKS: [&str; 10] = [
+pub const CHECKS: [&str; 11] = [
     "circles",
     "layers",
     "service-names",
@@ -52,4 +52,5 @@ pub const CHECKS: [&str; 10] = [
     "files",
     "missing-docs",
     "musts",
+    "page-names",
 ];

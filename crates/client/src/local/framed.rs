@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use wire::StreamKey;
-use wire::framed::{BeginError, ClientConnection, FramedCallEnd, FramedCallHead, FramedProtocol};
+use wire::framed::{
+    BeginError, FramedCallEnd, FramedCallHead, FramedClientConnection, FramedProtocol,
+};
 
 use crate::core::{CallRequest, describe};
 use crate::error::{CallError, NotBegun};
@@ -12,7 +14,7 @@ use crate::limits;
 /// One connection, as [`Core`](crate::Core) is one of HTTP/2.
 #[derive(Debug)]
 pub(super) struct FramedCore {
-    connection: ClientConnection,
+    connection: FramedClientConnection,
     input: Vec<u8>,
     /// How much of the input the connection has taken since `poll` last returned `None`.
     consumed: usize,
@@ -34,7 +36,7 @@ impl FramedCore {
     /// Returns a connection on which nothing has been sent.
     pub(super) fn new(protocol: FramedProtocol, config: &wire::Config) -> FramedCore {
         FramedCore {
-            connection: ClientConnection::new(protocol, config),
+            connection: FramedClientConnection::new(protocol, config),
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),

@@ -9,19 +9,10 @@ use super::diagnosis::{
 };
 use super::evidence::{ClientEvidence, ClientRun, ProcessUse};
 use super::wandering::with_pinned_run;
-use crate::tap::time;
+use crate::tap::{LONG_WAY_NS, MARGIN, NAMED_SHARE, TAP_BUSY, TAP_RATHER_BUSY, WAY_SHARE, time};
 
-/// Calls by which a client can be judged.
+/// Calls of a run by which a client can be judged.
 const JUDGED_CALLS: u64 = 40;
-
-/// The part of the time from which on a side is named.
-const NAMED_SHARE: f64 = 0.5;
-
-/// How many times as large as the other side's it must be.
-const MARGIN: f64 = 1.5;
-
-/// The part of the time for which the tap's thread may be busy.
-const TAP_BUSY: f64 = 0.85;
 
 /// What is left of the throughput under another condition, if it depends on that.
 const LESS: f64 = 0.7;
@@ -44,12 +35,6 @@ const ONE_AT_A_TIME: f64 = 1.35;
 
 /// The same, from which on it works on several.
 const SEVERAL_AT_A_TIME: f64 = 1.7;
-
-/// The part of a call that the way must be to be named.
-const WAY_SHARE: f64 = 0.5;
-
-/// The shortest way that is worth a word.
-const LONG_WAY_NS: u64 = 200_000;
 
 /// Bytes a second above which a way may be full.
 const FULL_WAY_BYTES_PER_S: f64 = 65_536.0;
@@ -519,7 +504,7 @@ fn doubts(plain: &ClientRun, it: Diagnosis) -> Diagnosis {
         true => it.doubted(format!("{} of {} calls failed", plain.failed, plain.ended)),
         false => it,
     };
-    match plain.tap_busy >= TAP_BUSY * 0.8 {
+    match plain.tap_busy >= TAP_RATHER_BUSY {
         true => it.doubted(format!(
             "the tap's own thread was busy for {} of the time: it holds both sides up",
             percent(plain.tap_busy)

@@ -12,7 +12,7 @@ use super::ladder::{KNEE_SHARE, LoadShape, best, shape};
 use super::limits::STOP_ERRORS_PERCENT;
 use super::small_messages::with_batches;
 use super::way_verdict::{WayByBytes, bandwidth, packets, way_by_bytes};
-use crate::tap::time;
+use crate::tap::{LONG_WAY_NS, WAY_SHARE, time};
 
 /// How many times as much several connections must bring, for one to be the limit.
 const CONNECTION_GAIN: f64 = 1.3;
@@ -41,12 +41,6 @@ const FULL_WAY_BYTES_PER_S: f64 = 65_536.0;
 /// The part of as many times the throughput as there are connections, from which on the way
 /// that they share is not full.
 const EACH_IN_FULL: f64 = 0.75;
-
-/// The part of a call that the way must be to be named.
-const WAY_SHARE: f64 = 0.5;
-
-/// The shortest way that is worth a word.
-const LONG_WAY_NS: u64 = 200_000;
 
 /// The part of the looks at which a call that is alone waits for a disk.
 const ALONE_IN_SYNC: f64 = 0.5;

@@ -20,7 +20,7 @@ pub const TAP_QUEUES_BYTES: usize = 256 << 20;
 /// How long the target may take to accept a connection.
 pub const TAP_DIAL_MS: u64 = 10_000;
 
-/// The longest turn without a look at the clock of the run and at the wish to stop.
+/// The longest turn without a look at the clock of the run and at requests to stop.
 pub const TAP_TURN_MS: u64 = 100;
 
 /// Payload of a frame that is looked at: SETTINGS, header blocks and their kind. Servers take 16

@@ -46,5 +46,7 @@ pub use target::{TapError, TapTarget};
 pub use tcp_of_side::TcpOfSide;
 pub use time_use::{TimeTable, TimeUse};
 pub use totals::{MethodTotals, OPEN_CLASSES, OpenClass, TapTotals};
-pub(crate) use verdict::time;
 pub use verdict::{Bottleneck, TapVerdict, judge};
+pub(crate) use verdict::{
+    LONG_WAY_NS, MARGIN, NAMED_SHARE, TAP_BUSY, TAP_RATHER_BUSY, WAY_SHARE, time,
+};

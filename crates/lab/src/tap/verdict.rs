@@ -9,21 +9,23 @@ use super::summary::TapSummary;
 use super::time_use::TimeUse;
 use super::totals::OpenClass;
 
-/// The part of the time from which on a cause is named.
-const NAMED_SHARE: f64 = 0.5;
+/// The part of the time from which on a cause is named. Also for `diagnose`, which judges by what
+/// the tap saw under several conditions, as the next ones.
+pub(crate) const NAMED_SHARE: f64 = 0.5;
 
 /// How many times as large as the next one it must be: two sides that take turns are no bottleneck
 /// of either.
-const MARGIN: f64 = 1.5;
+pub(crate) const MARGIN: f64 = 1.5;
 
 /// The part of the server's time that the way must take to be named instead.
-const WAY_SHARE: f64 = 0.5;
+pub(crate) const WAY_SHARE: f64 = 0.5;
 
 /// A way that is shorter is that of one machine, or of one rack, and not worth a word.
-const LONG_WAY_NS: u64 = 200_000;
+pub(crate) const LONG_WAY_NS: u64 = 200_000;
 
-/// Calls of a class by which it can be judged.
-const JUDGED_CALLS: u64 = 48;
+/// Calls of a class of open calls by which its rate can be compared with another's. Not the number
+/// by which a client can be judged as a whole, which `diagnose` has.
+const JUDGED_CALLS_OF_CLASS: u64 = 48;
 
 /// How many times as many calls are answered a second with twice as many open, where the server
 /// has more to give.
@@ -34,10 +36,10 @@ const REAL_GROWTH: f64 = 1.5;
 const NO_GROWTH: std::ops::RangeInclusive<f64> = 0.8..=1.25;
 
 /// The part of the time for which the tap's thread may be busy: above, it is the bottleneck itself.
-const TAP_BUSY: f64 = 0.9;
+pub(crate) const TAP_BUSY: f64 = 0.85;
 
 /// From here on it is worth a word.
-const TAP_RATHER_BUSY: f64 = 0.7;
+pub(crate) const TAP_RATHER_BUSY: f64 = 0.7;
 
 /// Where the time goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -472,7 +474,8 @@ impl fmt::Display for ThroughputGrowth {
 /// Compares the highest class that has answers enough with the lowest.
 fn growth_of_throughput(classes: &[OpenClass]) -> Option<ThroughputGrowth> {
     let judged = classes.iter().enumerate();
-    let mut judged = judged.filter(|(_, class)| class.answers >= JUDGED_CALLS && class.ns > 0);
+    let mut judged =
+        judged.filter(|(_, class)| class.answers >= JUDGED_CALLS_OF_CLASS && class.ns > 0);
     let (low, lowest) = judged.next()?;
     let (high, highest) = judged.next_back()?;
     let rate = |class: &OpenClass| class.answers as f64 * 1e9 / class.ns as f64;

@@ -9,30 +9,13 @@ use super::{Settings, SettingsError};
 use crate::arguments::{ClientAuth, KindArgument, SlowCallKeysArgument};
 use crate::durability::DurabilityArgument;
 use crate::limits::{
-    MAX_LAG_MAX_MS, MAX_LAG_MIN_MS, REPLICAS_ACKED_TIMEOUT_MAX_MS, REPLICAS_ACKED_TIMEOUT_MIN_MS,
+    COUNT_SETTING_MAX, DISK_CACHE_MAX_BYTES, DISK_CACHE_MIN_BYTES, LOG_SEGMENT_MAX_BYTES,
+    LOG_SEGMENT_MIN_BYTES, MAX_LAG_MAX_MS, MAX_LAG_MIN_MS, MEMORY_LIMIT_MAX_BYTES,
+    MEMORY_LIMIT_MIN_BYTES, REPLICAS_ACKED_TIMEOUT_MAX_MS, REPLICAS_ACKED_TIMEOUT_MIN_MS,
+    TCP_BUFFER_MAX_BYTES, TCP_BUFFER_MIN_BYTES, WINDOW_MAX_BYTES, WINDOW_MIN_BYTES,
 };
 use crate::listen::{ListenAddress, OriginalPorts};
 use crate::size::{MemoryLimit, Size};
-
-/// Least memory limit that makes sense: below it not even the tables of an empty server would fit.
-const MEMORY_LIMIT_MIN: u64 = 1 << 20;
-
-/// Largest window of HTTP/2 (RFC 9113 section 6.9.1: 2^31-1 octets).
-const WINDOW_MAX: u64 = (1 << 31) - 1;
-
-/// Smallest window that can be chosen: HTTP/2's own initial one. A smaller one would only slow
-/// clients down.
-const WINDOW_MIN: u64 = 65_535;
-
-/// Smallest file of the log that can be chosen: each change to the next one costs a sync or two.
-const LOG_SEGMENT_MIN: u64 = 64 * 1024;
-
-/// Smallest cache of databases on disk that can be chosen: a few dozen blocks.
-const DISK_CACHE_MIN: u64 = 1024 * 1024;
-
-/// Largest file of the log that can be chosen: it is filled with zeros at the first start, before
-/// anything is answered.
-const LOG_SEGMENT_MAX: u64 = 1 << 30;
 
 impl Settings {
     /// Whether there can be such a default database.
@@ -285,6 +268,11 @@ impl Settings {
         self.check_init_admin()?;
         self.check_follow()?;
         self.check_replicas_acked()?;
+        self.check_ranges()
+    }
+
+    /// Whether numbers and sizes are within their bounds.
+    fn check_ranges(&self) -> Result<(), SettingsError> {
         between_counts(
             "threads",
             self.threads as u64,
@@ -300,30 +288,52 @@ impl Settings {
         between(
             "log-segment",
             self.log_segment.0,
-            LOG_SEGMENT_MIN,
-            LOG_SEGMENT_MAX,
+            LOG_SEGMENT_MIN_BYTES,
+            LOG_SEGMENT_MAX_BYTES,
         )?;
-        between("disk-cache", self.disk_cache.0, DISK_CACHE_MIN, 1 << 40)?;
-        between_counts("max-streams", u64::from(self.max_streams), 1, 1 << 20)?;
-        between_counts("max-connections", self.max_connections as u64, 1, 1 << 20)?;
-        let per_address = self.max_connections_per_address as u64;
-        between_counts("max-connections-per-address", per_address, 0, 1 << 20)?;
+        between(
+            "disk-cache",
+            self.disk_cache.0,
+            DISK_CACHE_MIN_BYTES,
+            DISK_CACHE_MAX_BYTES,
+        )?;
+        let counts = [
+            ("max-streams", u64::from(self.max_streams), 1),
+            ("max-connections", self.max_connections as u64, 1),
+            (
+                "max-connections-per-address",
+                self.max_connections_per_address as u64,
+                0,
+            ),
+        ];
+        for (name, count, least) in counts {
+            between_counts(name, count, least, COUNT_SETTING_MAX)?;
+        }
         if let MemoryLimit::Bytes(size) = self.memory_limit {
-            between("memory-limit", size.0, MEMORY_LIMIT_MIN, 1 << 50)?;
+            between(
+                "memory-limit",
+                size.0,
+                MEMORY_LIMIT_MIN_BYTES,
+                MEMORY_LIMIT_MAX_BYTES,
+            )?;
         }
         let buffers = [
             ("tcp-send-buffer", self.tcp_send_buffer),
             ("tcp-receive-buffer", self.tcp_receive_buffer),
         ];
         for (name, size) in buffers {
-            size.map_or(Ok(()), |size| between(name, size.0, 1 << 12, 1 << 30))?;
+            size.map_or(Ok(()), |size| {
+                between(name, size.0, TCP_BUFFER_MIN_BYTES, TCP_BUFFER_MAX_BYTES)
+            })?;
         }
         let windows = [
             ("stream-window", self.stream_window),
             ("connection-window", self.connection_window),
         ];
         for (name, size) in windows {
-            size.map_or(Ok(()), |size| between(name, size.0, WINDOW_MIN, WINDOW_MAX))?;
+            size.map_or(Ok(()), |size| {
+                between(name, size.0, WINDOW_MIN_BYTES, WINDOW_MAX_BYTES)
+            })?;
         }
         Ok(())
     }

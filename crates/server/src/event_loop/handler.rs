@@ -65,7 +65,7 @@ impl LoopHandler {
                 Timer::Deadline(call) => {
                     self.with_call(connections, call, LoopState::deadline_passed)
                 }
-                Timer::Wake(call) if self.state.calls.take_wish(call, now_ns) => {
+                Timer::Wake(call) if self.state.calls.take_due_wake(call, now_ns) => {
                     self.with_call(connections, call, LoopState::wake)
                 }
                 Timer::Wake(_) => {}
@@ -145,7 +145,7 @@ impl LoopHandler {
     fn serve_writes(&mut self, connections: &mut dyn Connections) {
         self.state.sweep();
         let mut outcomes = self.state.writes.take_outcomes();
-        if self.state.commit(&mut outcomes) {
+        if self.state.commit_or_submit(&mut outcomes) {
             self.answer_writes(connections, &outcomes);
         }
         self.state.pass_on_abandoned();
@@ -500,18 +500,18 @@ mod tests {
             pair.turn();
         }
         assert!(!pair.io.is_closing());
-        assert!(pair.worker.timers() <= 5, "{}", pair.worker.timers());
+        assert!(pair.handler.timers() <= 5, "{}", pair.handler.timers());
     }
 
     #[test]
     fn a_timer_is_set_anew_only_for_an_earlier_time() {
         let mut pair = Pair::open();
-        let before = pair.worker.timers();
+        let before = pair.handler.timers();
         for (at_ns, timers) in [(90, 1), (90, 1), (91, 1), (89, 2), (89, 2), (90, 2)] {
-            let LoopHandler { slots, state, .. } = &mut pair.worker;
+            let LoopHandler { slots, state, .. } = &mut pair.handler;
             let open = slots[0].as_mut().expect("it is open");
             state.arm(open.link_mut(), at_ns);
-            assert_eq!(pair.worker.timers() - before, timers, "{at_ns}");
+            assert_eq!(pair.handler.timers() - before, timers, "{at_ns}");
         }
     }
 
@@ -528,16 +528,16 @@ mod tests {
             let delay = |out: &mut Vec<u8>| out.extend_from_slice(&[0x18, 10]);
             pair.client.send_message(stream, &mut pair.sent, delay);
             pair.turn();
-            let id = pair.worker.state.calls.ids().next().expect("it runs");
-            let wish = |pair: &Pair| {
-                let calls = &pair.worker.state.calls;
+            let id = pair.handler.state.calls.ids().next().expect("it runs");
+            let wake_at_ns = |pair: &Pair| {
+                let calls = &pair.handler.state.calls;
                 calls.wake_at_ns(id).expect("it runs")
             };
-            pair.worker.state.timers.set(due_ns - 1, Timer::Wake(id));
-            for (now_ns, wish_ns, messages) in [(due_ns - 1, due_ns, 0), (due_ns, u64::MAX, 1)] {
+            pair.handler.state.timers.set(due_ns - 1, Timer::Wake(id));
+            for (now_ns, wake_ns, messages) in [(due_ns - 1, due_ns, 0), (due_ns, u64::MAX, 1)] {
                 pair.now_ns = now_ns;
                 pair.turn();
-                assert_eq!(wish(&pair), wish_ns);
+                assert_eq!(wake_at_ns(&pair), wake_ns);
                 assert_eq!(pair.messages.drain(..).count(), messages);
             }
         }
@@ -560,14 +560,14 @@ mod tests {
         let append = |out: &mut Vec<u8>| out.extend_from_slice(&slow);
         (pair.client).send_last_message(late, &mut pair.sent, append);
         pair.turn();
-        let ids: Vec<_> = pair.worker.state.calls.ids().collect();
+        let ids: Vec<_> = pair.handler.state.calls.ids().collect();
         assert_eq!(ids.len(), 2);
         let far_ns = 60_000_000_000;
         let gone = CallId {
             index: ids[0].index,
             generation: ids[0].generation + 1,
         };
-        let open = pair.worker.rpc().link.id;
+        let open = pair.handler.rpc().link.id;
         let other = net::ConnectionId {
             generation: open.generation + 1,
             ..open
@@ -582,13 +582,13 @@ mod tests {
         let most = 2 * (2 * ids.len() + 1) + limits::DEAD_TIMERS;
         let mut dead = dead.iter().cycle();
         for (timers, left) in [(most, most), (most + 1, 4)] {
-            while pair.worker.timers() < timers {
+            while pair.handler.timers() < timers {
                 let timer = *dead.next().expect("it has no end");
-                pair.worker.state.timers.set(far_ns, timer);
+                pair.handler.state.timers.set(far_ns, timer);
             }
             pair.turn();
             // Two wakes, a deadline, and the timer of the connection.
-            assert_eq!(pair.worker.timers(), left);
+            assert_eq!(pair.handler.timers(), left);
         }
         for (now_ns, ended, code) in [
             (15_000_000_000, late, Code::DeadlineExceeded),
@@ -614,7 +614,7 @@ mod tests {
             pair.now_ns += 1;
             pair.turn();
         }
-        assert!(pair.worker.timers() <= limits::DEAD_TIMERS + 2);
+        assert!(pair.handler.timers() <= limits::DEAD_TIMERS + 2);
     }
 
     /// The peer's window is shut, and it falls silent: what waits for it was put there after its
@@ -622,17 +622,17 @@ mod tests {
     #[test]
     fn what_waits_for_a_silent_peer_is_counted() {
         let mut pair = Pair::open();
-        let before = pair.worker.account().charged_bytes();
+        let before = pair.handler.account().charged_bytes();
         // EchoRequest: answer_bytes 1 000 000, after a delay of 10 ms.
         pair.call("/pelton.v1.Echo/Unary", &[0x10, 0xc0, 0x84, 0x3d, 0x18, 10]);
         pair.turn();
         pair.now_ns += 10_000_000;
         pair.sent.clear();
         pair.turn();
-        let waiting = pair.worker.account().charged_bytes() - before;
+        let waiting = pair.handler.account().charged_bytes() - before;
         assert!(waiting > 900_000, "{waiting}");
         pair.close();
-        assert_eq!(pair.worker.account().charged_bytes(), 0);
+        assert_eq!(pair.handler.account().charged_bytes(), 0);
     }
 
     /// The clients of an overloaded server are told to try again: doing so must not cost them the
@@ -658,7 +658,7 @@ mod tests {
         pair.call("/pelton.v1.Echo/Unary", &[0x18, 10]);
         pair.turn();
         let shown = |pair: &Pair| {
-            let totals = pair.worker.shared().figures.totals();
+            let totals = pair.handler.shared().figures.totals();
             (totals.open_connections, totals.running_calls)
         };
         assert_eq!(shown(&pair), (1, 1));
@@ -673,11 +673,11 @@ mod tests {
         let overfull = pair.overfill();
         pair.call("/pelton.v1.Echo/Unary", b"");
         pair.turn();
-        assert!(pair.worker.windows_are_shut());
+        assert!(pair.handler.windows_are_shut());
         drop(overfull);
         pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
         pair.turn();
-        assert!(!pair.worker.windows_are_shut());
+        assert!(!pair.handler.windows_are_shut());
     }
 
     /// A stop while the peer takes a large answer, piece by piece; and while it does not.
@@ -690,7 +690,7 @@ mod tests {
             pair.turn();
             pair.stop();
             let (mut code, mut turns) = (None, 0);
-            while !pair.worker.is_drained() {
+            while !pair.handler.is_drained() {
                 turns += 1;
                 assert!(turns < 50, "the drain has an end");
                 pair.now_ns += 200_000_000;
@@ -717,7 +717,7 @@ mod tests {
 
     /// What a client sends ahead is looked at when the answer before it is written.
     #[test]
-    fn a_worker_with_one_connection_takes_one_request_at_a_time() {
+    fn a_loop_with_one_connection_takes_one_request_at_a_time() {
         let mut pair = Pair::alone();
         let streams = [(); 3].map(|()| pair.call("/pelton.v1.KeyValue/Get", b""));
         for (answered, stream) in streams.into_iter().enumerate() {
@@ -726,12 +726,12 @@ mod tests {
             assert_eq!(pair.io.is_unfinished(), answered < 2);
             pair.client.forget(stream);
         }
-        assert!(!pair.worker.awaits_wake(), "nothing runs");
+        assert!(!pair.handler.awaits_wake(), "nothing runs");
     }
 
     /// Those whose head is all of them, too: requests without a body.
     #[test]
-    fn a_worker_with_one_connection_takes_one_request_without_a_body_at_a_time() {
+    fn a_loop_with_one_connection_takes_one_request_without_a_body_at_a_time() {
         let mut pair = Pair::alone();
         for _ in 0..2 {
             let streams = [(); 3].map(|()| pair.get("/"));
@@ -756,7 +756,7 @@ mod tests {
             wire::http2::frame::write_header(&mut head, 1, 1, 0, 1);
             head.push(0x82);
             pair.receive(&head);
-            let connection = &pair.worker.rpc().connection;
+            let connection = &pair.handler.rpc().connection;
             let due_ns = connection.next_deadline_ns().expect("it is awaited");
             pair.now_ns = due_ns - early_ns;
             pair.tick_without_input();
@@ -766,7 +766,7 @@ mod tests {
 
     /// A client that takes back long reads at once makes no work by them.
     #[test]
-    fn a_worker_with_one_connection_does_not_begin_long_reads_that_were_taken_back() {
+    fn a_loop_with_one_connection_does_not_begin_long_reads_that_were_taken_back() {
         let mut pair = Pair::alone();
         for _ in 0..2 {
             for _ in 0..3 {
@@ -775,7 +775,7 @@ mod tests {
                 client.reset(stream, sent, ErrorCode::Cancel);
             }
             pair.turn();
-            let totals = pair.worker.shared().figures.totals();
+            let totals = pair.handler.shared().figures.totals();
             assert_eq!(totals.running_calls, 0);
             assert!(!pair.io.is_unfinished() && pair.io.input.is_empty());
         }
@@ -786,19 +786,19 @@ mod tests {
     /// A call that is answered later holds up neither what its client sends nor what it asks
     /// meanwhile.
     #[test]
-    fn a_worker_with_one_connection_reads_on_while_a_call_waits() {
+    fn a_loop_with_one_connection_reads_on_while_a_call_waits() {
         let mut pair = Pair::alone();
         // EchoRequest with a delay of 10 ms.
         let slow = pair.call("/pelton.v1.Echo/Unary", &[0x18, 10]);
         let quick = pair.call("/pelton.v1.KeyValue/Get", b"");
         assert_eq!(pair.turn(), []);
-        assert!(pair.worker.awaits_wake());
+        assert!(pair.handler.awaits_wake());
         assert!(pair.io.is_unfinished());
         let is_end = |event: Option<&Event>, of| event == Some(&Event::Finished { stream: of });
         assert!(is_end(pair.turn().last(), quick));
         pair.now_ns += 10_000_000;
         assert!(is_end(pair.turn().last(), slow));
-        assert!(!pair.worker.awaits_wake());
+        assert!(!pair.handler.awaits_wake());
     }
 
     /// The turn of a message lapses while others have filled the account: the next message does not
@@ -817,7 +817,7 @@ mod tests {
         }
         pair.turn();
         pair.turn();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let before = account.charged_bytes();
         assert!(
             (1_100_000..1_500_000).contains(&before),

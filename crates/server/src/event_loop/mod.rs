@@ -33,6 +33,7 @@ use crate::clock::LoopClock;
 use crate::connection::{ConnectionState, Link, OpeningBytes, RpcState, open};
 use crate::deferred_drop::DeferredDrop;
 use crate::drain::Drain;
+use crate::large_message_queue::LargeMessageQueue;
 use crate::limits;
 use crate::long_requests::{LongRequests, LoopLongRequests};
 use crate::readers::LoopReaders;
@@ -40,7 +41,6 @@ use crate::rpc_connection::RpcConnection;
 use crate::settings::{Detail, LoopSettings};
 use crate::tasks::LoopTasks;
 use crate::timers::Timers;
-use crate::turn_queue::TurnQueue;
 use crate::unpack_queue::UnpackQueue;
 use crate::watchers::Watchers;
 use crate::write_path::WritePath;
@@ -84,7 +84,7 @@ pub(crate) struct LoopState {
     /// What refusals of unknown methods count as in the turn that is under way, in events.
     unknown_events: usize,
     /// Connections that wait for memory for their next large message.
-    turn_queue: TurnQueue,
+    large_message_queue: LargeMessageQueue,
     /// Verdicts of the account by which connections of this loop were looked for.
     verdicts_seen: u64,
     /// Connections that have a compressed message under way.
@@ -139,7 +139,7 @@ impl LoopState {
             held_back: BTreeSet::new(),
             held_back_by_share: BTreeSet::new(),
             unknown_events: 0,
-            turn_queue: TurnQueue::default(),
+            large_message_queue: LargeMessageQueue::default(),
             verdicts_seen: 0,
             unpack_queue: UnpackQueue::default(),
             drain: None,
@@ -244,7 +244,8 @@ impl LoopState {
         let Some(rpc) = state.rpc() else {
             return;
         };
-        self.turn_queue.leave(rpc, &self.context.admission.account);
+        self.large_message_queue
+            .leave(rpc, &self.context.admission.account);
         self.unpack_queue.leave(rpc);
         rpc.connection.peer_closed();
         let mut nowhere = Vec::new();
@@ -283,7 +284,7 @@ impl LoopState {
             io.close_when_written();
         } else {
             // A turn that lapses lets the next one begin: by what is left now.
-            self.turn_queue
+            self.large_message_queue
                 .allow(&mut rpc, &self.context.admission.account);
             let connection = &mut rpc.connection;
             let is_due = |at_ns| at_ns <= now_ns;

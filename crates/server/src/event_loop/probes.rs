@@ -9,7 +9,7 @@ use wire::StreamKey;
 use super::LoopHandler;
 use crate::account::Account;
 use crate::connection::RpcState;
-use crate::turn_queue::TurnQueue;
+use crate::large_message_queue::LargeMessageQueue;
 use crate::unpack_queue::UnpackQueue;
 
 impl LoopHandler {
@@ -40,8 +40,8 @@ impl LoopHandler {
         &self.state.context.admission.account
     }
 
-    pub fn turn_queue(&self) -> &TurnQueue {
-        &self.state.turn_queue
+    pub fn large_message_queue(&self) -> &LargeMessageQueue {
+        &self.state.large_message_queue
     }
 
     pub fn unpack_queue(&self) -> &UnpackQueue {

@@ -48,10 +48,10 @@ impl LoopHandler {
         reads: &TickReads,
         these: &[TickRead],
     ) {
-        let shown = ReadView::memory(view);
+        let read_view = ReadView::memory(view);
         for these in these.chunks(limits::READS_WARMED_TOGETHER) {
             view.warm(these.iter().map(|read| read.hash));
-            self.serve_all(connections, Some(&shown), reads, these);
+            self.serve_all(connections, Some(&read_view), reads, these);
         }
     }
 
@@ -60,19 +60,19 @@ impl LoopHandler {
     fn serve_all(
         &mut self,
         connections: &mut dyn Connections,
-        shown: Option<&ReadView<'_>>,
+        read_view: Option<&ReadView<'_>>,
         reads: &TickReads,
         these: &[TickRead],
     ) {
         for alike in these.chunk_by(|one, other| one.connection == other.connection) {
-            self.serve_connection(connections, shown, reads, alike);
+            self.serve_connection(connections, read_view, reads, alike);
         }
     }
 
     fn serve_connection(
         &mut self,
         connections: &mut dyn Connections,
-        shown: Option<&ReadView<'_>>,
+        read_view: Option<&ReadView<'_>>,
         reads: &TickReads,
         alike: &[TickRead],
     ) {
@@ -88,7 +88,7 @@ impl LoopHandler {
             let kept = reads.kept(read);
             let has_capacity = rpc.connection.has_capacity();
             if has_capacity {
-                let again = self.state.read(rpc, io, read.call, shown, kept);
+                let again = self.state.read(rpc, io, read.call, read_view, kept);
                 self.state.note_growth(rpc, io);
                 if again != StepAgain::ReadWhenLarge {
                     continue;
@@ -311,7 +311,7 @@ impl LoopHandler {
         look: IndexView<'_>,
         call: CallId,
     ) {
-        let shown = match &look {
+        let read_view = match &look {
             IndexView::Memory(view) => Some(ReadView::memory(view)),
             IndexView::Gone => None,
             IndexView::Disk(tree) => {
@@ -319,7 +319,7 @@ impl LoopHandler {
             }
         };
         self.with_call(connections, call, |state, rpc, io, call| {
-            state.read(rpc, io, call, shown.as_ref(), &[]);
+            state.read(rpc, io, call, read_view.as_ref(), &[]);
         });
     }
 

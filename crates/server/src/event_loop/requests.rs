@@ -11,7 +11,7 @@ use wire::{Event, StreamKey};
 
 use super::LoopState;
 use crate::account::CountedCaller;
-use crate::actions::{CallStep, StepAgain};
+use crate::actions::{CallActions, StepAgain};
 use crate::admission::{self, ShedFor};
 use crate::audit;
 use crate::authorization;
@@ -324,7 +324,7 @@ impl LoopState {
         stream: StreamKey,
         (method, proved): (Method, Proved),
         end: bool,
-        start: impl FnOnce(&CallHead<'_>, &Shared, &mut CallStep<'_>) -> ServiceCall,
+        start: impl FnOnce(&CallHead<'_>, &Shared, &mut CallActions<'_>) -> ServiceCall,
     ) {
         let now_ns = self.context.clock.tick_ns();
         let timeout_ns = rpc.connection.head().timeout_ns();

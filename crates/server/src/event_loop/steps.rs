@@ -12,7 +12,7 @@ use store::{
 use wire::StreamKey;
 
 use super::LoopState;
-use crate::actions::{CallStep, StepAgain};
+use crate::actions::{CallActions, StepAgain};
 use crate::call_id::CallId;
 use crate::calls::deadline_exceeded;
 use crate::connection::RpcState;
@@ -26,7 +26,7 @@ impl LoopState {
         rpc: &mut RpcState,
         io: &mut Io,
         stream: StreamKey,
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) {
         if let Some(id) = self.calls.of_stream(rpc, stream) {
             self.step(rpc, &mut io.output, id, step);
@@ -40,7 +40,7 @@ impl LoopState {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         id: CallId,
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) -> StepAgain {
         self.step_with(rpc, output, (id, None), step)
     }
@@ -53,7 +53,7 @@ impl LoopState {
         rpc: &mut RpcState,
         output: &mut Vec<u8>,
         (id, message): (CallId, Option<&Bytes>),
-        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallStep<'_>),
+        step: impl FnOnce(&mut ServiceCall, &Shared, &mut CallActions<'_>),
     ) -> StepAgain {
         let (context, shared) = (&mut self.context, &self.shared);
         let effects = (self.calls).step(context, shared, rpc, output, (id, message), step);
@@ -81,13 +81,18 @@ impl LoopState {
         rpc: &mut RpcState,
         io: &mut Io,
         id: CallId,
-        shown: Option<&ReadView<'_>>,
+        read_view: Option<&ReadView<'_>>,
         kept: &[u8],
     ) -> StepAgain {
-        self.step(rpc, &mut io.output, id, |call, shared, step| match shown {
-            Some(shown) => call.read(shown, kept, shared, step),
-            None => step.finish(database_gone()),
-        })
+        self.step(
+            rpc,
+            &mut io.output,
+            id,
+            |call, shared, step| match read_view {
+                Some(read_view) => call.read(read_view, kept, shared, step),
+                None => step.finish(database_gone()),
+            },
+        )
     }
 
     /// Shows a call what was fetched for it.
@@ -108,8 +113,8 @@ impl LoopState {
             return rpc.deferred_reads.push(read, fetched.kept(), false);
         }
         match ReadView::fetched(fetched) {
-            Ok(shown) => {
-                let again = self.read(rpc, io, id, Some(&shown), fetched.kept());
+            Ok(read_view) => {
+                let again = self.read(rpc, io, id, Some(&read_view), fetched.kept());
                 if let (StepAgain::ReadWhenLarge, Some(database)) = (again, reads_from) {
                     let read = (database, id);
                     rpc.deferred_reads.push(read, fetched.kept(), true);

@@ -64,9 +64,10 @@ impl LoopState {
         self.calls.len() > 0 || self.calls.has_unsent()
     }
 
-    /// Runs the committer over the writes of this tick, but for those that were taken back in it.
-    /// Returns whether there were some.
-    pub(super) fn commit(&mut self, outcomes: &mut Outcomes) -> bool {
+    /// Carries out the volatile commits of this tick, whose outcomes are in `outcomes` then, and
+    /// hands the durable ones over; those that were taken back in it are dropped. Returns whether
+    /// there were some.
+    pub(super) fn commit_or_submit(&mut self, outcomes: &mut Outcomes) -> bool {
         let context = &mut self.context;
         if self.calls.has_abandoned() && context.batch.has_writes() {
             context.batch.remove_abandoned(&self.calls.abandoned_tags());
@@ -75,7 +76,7 @@ impl LoopState {
             return false;
         }
         let (batch, clock) = (&mut context.batch, &mut context.clock);
-        (self.writes).commit(batch, clock, &self.readers, outcomes);
+        (self.writes).commit_or_submit(batch, clock, &self.readers, outcomes);
         true
     }
 
@@ -202,7 +203,9 @@ impl LoopState {
     /// Has the connections visited that go on in the next turn of the loop, and ends the tick for
     /// the calls.
     pub(super) fn end_tick(&mut self) {
-        let visited = self.turn_queue.to_visit(&self.context.admission.account);
+        let visited = self
+            .large_message_queue
+            .to_visit(&self.context.admission.account);
         self.revisit.extend(visited);
         self.revisit.extend(self.unpack_queue.end_tick());
         self.show_figures();

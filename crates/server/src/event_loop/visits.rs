@@ -25,10 +25,10 @@ impl LoopState {
         rpc.refresh_pause();
         let admission = &self.context.admission;
         rpc.connection.set_gather_bound(admission.gather_bound());
-        self.turn_queue.allow(rpc, &admission.account);
+        self.large_message_queue.allow(rpc, &admission.account);
         self.unpack_queue.allow(rpc);
         let mut consumed = 0;
-        let mut turns = limits::EVENTS_PER_TURN;
+        let mut events_left = limits::EVENTS_PER_TURN;
         let long_before = self.context.batch.long_len();
         let is_held_back = loop {
             if self.holds_back(&mut rpc.link, now_ns) {
@@ -40,13 +40,14 @@ impl LoopState {
             let Some(event) = next else {
                 break false;
             };
-            turns = turns.saturating_sub(1 + extra_cost(&rpc.connection));
+            events_left = events_left.saturating_sub(1 + extra_cost(&rpc.connection));
             self.event(rpc, io, event);
             let made_bytes = io.output.len().saturating_sub(output_before);
             let unknown_events = std::mem::take(&mut self.unknown_events);
-            turns = turns.saturating_sub(made_bytes / limits::EVENT_COST_BYTES + unknown_events);
+            events_left =
+                events_left.saturating_sub(made_bytes / limits::EVENT_COST_BYTES + unknown_events);
             self.note_growth(rpc, io);
-            if turns == 0 || io.output_is_full() {
+            if events_left == 0 || io.output_is_full() {
                 io.set_unfinished(true);
                 break false;
             }
@@ -61,7 +62,7 @@ impl LoopState {
             }
         };
         io.input.consume(consumed);
-        io.set_turn_cost((limits::EVENTS_PER_TURN - turns) * limits::EVENT_COST_BYTES);
+        io.set_turn_cost((limits::EVENTS_PER_TURN - events_left) * limits::EVENT_COST_BYTES);
         self.unpack_queue.note(rpc);
         self.after_walk(rpc, io, is_held_back, now_ns);
     }
@@ -156,7 +157,9 @@ impl LoopState {
         self.after_step(rpc, io);
         self.resume_reads(rpc);
         let account = &self.context.admission.account;
-        let waits = self.turn_queue.settle(rpc, &mut io.output, account, now_ns);
+        let waits = self
+            .large_message_queue
+            .settle(rpc, &mut io.output, account, now_ns);
         if let Some(waits) = waits {
             if now_ns >= waits.since_ns + limits::STARVED_MS * 1_000_000 {
                 rpc.link.holding.relieve_starved(waits.bytes, now_ns);
@@ -408,7 +411,7 @@ mod tests {
         (0..CONNECTIONS).map(id).collect()
     }
 
-    /// A worker with several connections.
+    /// An event loop with several connections.
     fn with_connections() -> Pair {
         let mut pair = Pair::accepted(false);
         for slot in 1..CONNECTIONS {
@@ -422,7 +425,7 @@ mod tests {
                 tls: None,
                 user: None,
             };
-            net::Handler::opened(&mut pair.worker, id(slot), &peer, &mut Io::new(), 0);
+            net::Handler::opened(&mut pair.handler, id(slot), &peer, &mut Io::new(), 0);
         }
         pair
     }
@@ -430,7 +433,7 @@ mod tests {
     #[test]
     fn all_connections_that_were_held_back_go_on() {
         let mut pair = with_connections();
-        let state = &mut pair.worker.state;
+        let state = &mut pair.handler.state;
         for _ in 0..2 {
             state.held_back.extend(ids());
             state.resume_held_back();
@@ -445,11 +448,11 @@ mod tests {
     #[test]
     fn all_condemned_connections_are_visited() {
         let mut pair = with_connections();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let bytes = account.limit_bytes() / 2;
         let mut now_ns = 1;
         for _ in 0..2 {
-            let LoopHandler { slots, state, .. } = &mut pair.worker;
+            let LoopHandler { slots, state, .. } = &mut pair.handler;
             for bytes in [0, bytes] {
                 let held = HeldBytes {
                     charged_bytes: bytes,

@@ -10,8 +10,8 @@ use net::ConnectionId;
 use service::ReaderFigures;
 use service::identities::IdentityKey;
 
+use crate::fair_queue::FairQueue;
 use crate::limits;
-use crate::turns::Turns;
 
 /// For whom a job is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,8 +49,8 @@ pub(crate) enum JobLength {
 
 /// Jobs that wait for a reader.
 pub(super) struct ReadQueue<J> {
-    short: Turns<Asker, J>,
-    long: Turns<Asker, J>,
+    short: FairQueue<Asker, J>,
+    long: FairQueue<Asker, J>,
     /// Long ones that readers are at.
     long_running: usize,
     /// Short ones that were begun since a long one was.
@@ -61,8 +61,8 @@ pub(super) struct ReadQueue<J> {
 impl<J> ReadQueue<J> {
     pub fn new(figures: Arc<ReaderFigures>) -> ReadQueue<J> {
         ReadQueue {
-            short: Turns::default(),
-            long: Turns::default(),
+            short: FairQueue::default(),
+            long: FairQueue::default(),
             long_running: 0,
             short_in_row: 0,
             figures,
@@ -152,7 +152,7 @@ impl<J> ReadQueue<J> {
 
     /// Forgets what waits.
     pub fn clear(&mut self) {
-        (self.short, self.long) = (Turns::default(), Turns::default());
+        (self.short, self.long) = (FairQueue::default(), FairQueue::default());
     }
 
     pub fn show(&self, threads: usize) {

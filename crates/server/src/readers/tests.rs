@@ -1,4 +1,4 @@
-//! Databases on disk behind a worker: what waits for the device, and what must not.
+//! Databases on disk behind an event loop: what waits for the device, and what must not.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,11 +42,11 @@ impl Drop for TempFolder {
     }
 }
 
-/// A worker whose default database is on disk, and another one, `memory`, in memory.
+/// An event loop whose default database is on disk, and another one, `memory`, in memory.
 struct Bench {
     pair: Pair,
     store: Store,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     pool: Option<Arc<Pool>>,
     woken: Receiver<()>,
     ended: Vec<(StreamKey, Code)>,
@@ -64,17 +64,18 @@ impl Bench {
             },
             ..StoreConfig::new(1)
         };
-        let (store, mut rounds) = testkit::store_on_disk(&folder.0, config, 1 << 20, &mut clock);
+        let (store, mut commit_loop) =
+            testkit::store_on_disk(&folder.0, config, 1 << 20, &mut clock);
         let (wake, woken) = channel();
         let waker: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
             let _ = wake.send(());
         });
         let for_mail = Arc::clone(&waker);
-        let mailbox = rounds.register(Box::new(move || for_mail()));
+        let mailbox = commit_loop.register(Box::new(move || for_mail()));
         let mut batch = store.write_batch();
         batch.create_database(u64::MAX, "memory", &config.default_database);
         mailbox.submit(&mut batch);
-        while rounds.round(&mut clock) {}
+        while commit_loop.round(&mut clock) {}
         let pool = pooled.then(|| {
             Pool::new(
                 store.clone(),
@@ -89,7 +90,7 @@ impl Bench {
         Bench {
             pair: Pair::over(store.clone(), readers, mailbox, waker),
             store,
-            rounds,
+            commit_loop,
             pool,
             woken,
             ended: Vec::new(),
@@ -137,15 +138,15 @@ impl Bench {
         stream
     }
 
-    /// Some turns of the worker and of the committer.
+    /// Some turns of the loop and of the committer.
     fn turn(&mut self) {
         for _ in 0..3 {
             self.note_ends();
-            while self.rounds.round(&mut self.clock) {}
+            while self.commit_loop.round(&mut self.clock) {}
         }
     }
 
-    /// A turn of the worker alone.
+    /// A turn of the loop alone.
     fn note_ends(&mut self) {
         let events = self.pair.turn();
         self.note(events);
@@ -308,7 +309,7 @@ fn what_is_kept_for_reads_that_wait_is_charged() {
         .store
         .tree(DatabaseId::DEFAULT)
         .expect("it is on disk");
-    let charged = |bench: &Bench| bench.pair.worker.account().charged_bytes();
+    let charged = |bench: &Bench| bench.pair.handler.account().charged_bytes();
     let at_rest = charged(&bench);
     for is_reset in [false, true, false, true] {
         let held = tree.hold_reads();
@@ -391,7 +392,7 @@ fn a_stop_is_unavailable_only_where_nothing_was_done() {
     for write in writes {
         assert_eq!(bench.status(write), Some(Code::Unknown), "it may be done");
     }
-    assert!(bench.pair.worker.is_drained());
+    assert!(bench.pair.handler.is_drained());
     drop(held);
 }
 
@@ -442,13 +443,13 @@ fn writes_of_a_connection_that_has_left_come_back() {
         drop(held);
         // The loop may sweep its trees meanwhile: with readers, too.
         let is_done = |bench: &Bench| {
-            let worker = &bench.pair.worker;
-            worker.write_bytes() == (0, 0) && worker.readers_are_idle()
+            let handler = &bench.pair.handler;
+            handler.write_bytes() == (0, 0) && handler.readers_are_idle()
         };
         // A reader lets go of its results behind its last sign, so that there is none to wait for.
         while !is_done(&bench) {
-            bench.pair.turn_of_worker();
-            while bench.rounds.round(&mut bench.clock) {}
+            bench.pair.turn_of_loop();
+            while bench.commit_loop.round(&mut bench.clock) {}
             std::thread::yield_now();
         }
         assert_eq!((waiting(), bench.store.read_before_bytes()), (0, 0));
@@ -469,23 +470,23 @@ fn writes_that_wait_are_bounded_wherever_they_wait() {
         let held = tree.hold_reads();
         let at_reader = bench.put("", &value, Condition::Present);
         bench.pair.turn();
-        let bytes = bench.pair.worker.write_bytes().1;
+        let bytes = bench.pair.handler.write_bytes().1;
         let records = bytes - VALUE - b"key".len();
         assert!((100..400).contains(&records), "{records}");
         let at_committer = bench.put("memory", &value, Condition::None);
         bench.pair.turn();
         bench
             .pair
-            .worker
+            .handler
             .bound_write_bytes(3 * bytes - missing_bytes);
         let in_batch = bench.put("memory", &value, Condition::None);
         let next = bench.get("memory", b"other key");
         let sent = std::mem::take(&mut bench.pair.sent);
         bench.pair.receive(&sent);
-        assert_eq!(bench.pair.worker.write_bytes().0, bytes);
-        let is_held_back = bench.pair.worker.has_held_back();
+        assert_eq!(bench.pair.handler.write_bytes().0, bytes);
+        let is_held_back = bench.pair.handler.has_held_back();
         assert_eq!(is_held_back, !is_taken);
-        assert_eq!(bench.pair.worker.running(), 3 + usize::from(is_taken));
+        assert_eq!(bench.pair.handler.running(), 3 + usize::from(is_taken));
         drop(held);
         for call in [at_reader, at_committer, in_batch, next] {
             bench.wait_ok(call);
@@ -499,9 +500,9 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
     const VALUE: usize = 10_000;
     let mut bench = Bench::new(true);
     assert!(bench.put_ok("memory", b"x", Condition::None));
-    bench.pair.worker.bound_write_bytes(3 * VALUE);
+    bench.pair.handler.bound_write_bytes(3 * VALUE);
     let waiting = |bench: &Bench| {
-        let (in_batch, behind_it) = bench.pair.worker.write_bytes();
+        let (in_batch, behind_it) = bench.pair.handler.write_bytes();
         in_batch + behind_it
     };
     for _ in 0..2 {
@@ -522,7 +523,7 @@ fn writes_stay_bounded_while_the_committer_stands_still() {
             bench.wait_ok(call);
         }
         assert_eq!(waiting(&bench), 0);
-        assert!(!bench.pair.worker.has_held_back());
+        assert!(!bench.pair.handler.has_held_back());
     }
 }
 
@@ -535,14 +536,14 @@ fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
     let mut bench = Bench::new(true);
     bench.pair.now_ns = 1_000_000_000;
     assert!(bench.put_ok("memory", b"x", Condition::None));
-    bench.pair.worker.bound_write_bytes(3 * VALUE);
+    bench.pair.handler.bound_write_bytes(3 * VALUE);
     for _ in 0..2 {
         let calls = [(); 6].map(|()| bench.put_within("memory", &[7; VALUE], TIMEOUT_NS));
         let sent = std::mem::take(&mut bench.pair.sent);
         bench.pair.receive(&sent);
         bench.pair.tick_without_input();
-        assert!(bench.pair.worker.has_held_back());
-        let (given_up, held_back) = calls.split_at(bench.pair.worker.running());
+        assert!(bench.pair.handler.has_held_back());
+        let (given_up, held_back) = calls.split_at(bench.pair.handler.running());
         assert!(!held_back.is_empty());
         bench.pair.now_ns += TIMEOUT_NS;
         for _ in 0..3 {
@@ -553,9 +554,9 @@ fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
         for call in given_up {
             assert_eq!(bench.status(*call), Some(Code::DeadlineExceeded));
         }
-        while bench.rounds.round(&mut bench.clock) {}
-        assert!(bench.pair.worker.has_held_back());
-        let timer_ns = bench.pair.worker.next_deadline_ns().expect("it is set");
+        while bench.commit_loop.round(&mut bench.clock) {}
+        assert!(bench.pair.handler.has_held_back());
+        let timer_ns = bench.pair.handler.next_deadline_ns().expect("it is set");
         let retry_ns = limits::HELD_BACK_RETRY_MS * 1_000_000;
         assert!(timer_ns <= bench.pair.now_ns + retry_ns, "{timer_ns}");
         // It may be due already.
@@ -563,13 +564,13 @@ fn a_connection_is_taken_up_again_when_all_writes_that_wait_were_given_up() {
         for _ in 0..2 {
             bench.pair.tick_without_input();
         }
-        assert_eq!(bench.pair.worker.running(), held_back.len());
+        assert_eq!(bench.pair.handler.running(), held_back.len());
         for call in held_back {
             bench.wait_ok(*call);
         }
-        assert!(!bench.pair.worker.has_held_back());
-        assert_eq!(bench.pair.worker.write_bytes(), (0, 0));
-        assert_eq!(bench.pair.worker.running(), 0);
+        assert!(!bench.pair.handler.has_held_back());
+        assert_eq!(bench.pair.handler.write_bytes(), (0, 0));
+        assert_eq!(bench.pair.handler.running(), 0);
     }
 }
 
@@ -580,8 +581,8 @@ fn writes_of_other_loops_hold_those_back_that_have_more_than_a_little() {
     let mut bench = Bench::new(true);
     assert!(bench.put_ok("memory", b"x", Condition::None));
     let memory = bench.store.database("memory").expect("it is there");
-    let other = bench.rounds.register(Box::new(|| ()));
-    bench.pair.worker.bound_write_bytes(10 * LITTLE);
+    let other = bench.commit_loop.register(Box::new(|| ()));
+    bench.pair.handler.bound_write_bytes(10 * LITTLE);
     for round in 0..2 {
         let mut batch = bench.store.write_batch();
         let mut commit = batch.begin(7, memory, store::Mode::Atomic);
@@ -595,11 +596,11 @@ fn writes_of_other_loops_hold_those_back_that_have_more_than_a_little() {
         let sent = std::mem::take(&mut bench.pair.sent);
         bench.pair.receive(&sent);
         bench.pair.tick_without_input();
-        assert!(bench.pair.worker.has_held_back(), "round {round}");
-        assert_eq!(bench.pair.worker.running(), 2, "round {round}");
+        assert!(bench.pair.handler.has_held_back(), "round {round}");
+        assert_eq!(bench.pair.handler.running(), 2, "round {round}");
         assert_eq!(
             other.all_waiting_bytes(),
-            other.waiting_bytes() + bench.pair.worker.write_bytes().1
+            other.waiting_bytes() + bench.pair.handler.write_bytes().1
         );
         for call in calls {
             bench.wait_ok(call);
@@ -684,7 +685,7 @@ fn reads_of_a_connection_that_has_gone_are_not_done() {
     }
     Readers::Pool(Arc::clone(&pool)).stop();
     bench.turn();
-    assert!(bench.pair.worker.readers_are_idle());
+    assert!(bench.pair.handler.readers_are_idle());
     assert_eq!(pool.result_bytes(), 0);
 }
 
@@ -701,7 +702,7 @@ fn the_figures_of_readers_show_their_threads() {
     let read = bench.get("", b"key");
     assert!(bench.waits(read));
     assert!(threads() >= 1, "one waits for the device");
-    assert!(!bench.pair.worker.readers_are_idle());
+    assert!(!bench.pair.handler.readers_are_idle());
     drop(held);
     bench.wait_ok(read);
     Readers::Pool(pool).stop();
@@ -743,8 +744,8 @@ fn what_was_fetched_has_a_share_of_each_tick() {
             let stored = bench.operation("Put", "", put(key, &large, Condition::None));
             bench.wait_ok(stored);
         }
-        bench.rounds.seal_trees();
-        bench.rounds.flush_trees().expect("there is room");
+        bench.commit_loop.seal_trees();
+        bench.commit_loop.flush_trees().expect("there is room");
         // Views of earlier commits still see the memtable.
         let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
         bench.wait_ok(next);
@@ -758,8 +759,8 @@ fn what_was_fetched_has_a_share_of_each_tick() {
         bench.pair.serve();
         while left > 0 {
             left = left.saturating_sub(jobs * limits::READS_PER_JOB);
-            assert_eq!(bench.pair.worker.running(), left, "{job_us}");
-            assert!(left == 0 || !bench.pair.worker.readers_are_idle());
+            assert_eq!(bench.pair.handler.running(), left, "{job_us}");
+            assert!(left == 0 || !bench.pair.handler.readers_are_idle());
             bench.pair.serve();
         }
     }
@@ -864,8 +865,8 @@ fn damage_is_data_loss_and_is_told_once() {
     assert!(bench.put_ok("", b"disk", Condition::None));
     // The first turn has begun a sweep. One that is late would read the table while it is whole.
     bench.wait_for_sweep();
-    bench.rounds.seal_trees();
-    bench.rounds.flush_trees().expect("there is room");
+    bench.commit_loop.seal_trees();
+    bench.commit_loop.flush_trees().expect("there is room");
     // Views of earlier commits still see the memtable, and commits look there first.
     let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
     bench.wait_ok(next);
@@ -969,11 +970,11 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
         bench.note_ends();
         assert!(bench.status(write).is_none());
         // As if it were many writes, whose answers can be large.
-        let connection = &mut bench.pair.worker.rpc().connection;
+        let connection = &mut bench.pair.handler.rpc().connection;
         connection.reserve_more(write, 64 << 20);
         drop(held);
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        while bench.pair.worker.rpc().deferred_reads.is_empty() {
+        while bench.pair.handler.rpc().deferred_reads.is_empty() {
             assert!(
                 std::time::Instant::now() < deadline,
                 "the read has no result"
@@ -982,7 +983,7 @@ fn a_read_goes_on_when_a_write_before_it_has_ended() {
             bench.note_ends();
         }
         assert!(bench.status(read).is_none());
-        while bench.rounds.round(&mut bench.clock) {}
+        while bench.commit_loop.round(&mut bench.clock) {}
         // No input from here on: more time passes than another thread can need.
         for _ in 0..2_000 {
             if bench.status(write).is_some() && bench.status(read).is_some() {
@@ -1017,8 +1018,8 @@ fn a_sweep_that_failed_is_made_again() {
         let call = bench.operation("Put", "", operation);
         bench.wait_ok(call);
     }
-    bench.rounds.seal_trees();
-    bench.rounds.flush_trees().expect("there is room");
+    bench.commit_loop.seal_trees();
+    bench.commit_loop.flush_trees().expect("there is room");
     let next = bench.operation("Put", "", put(b"next", b"", Condition::None));
     bench.wait_ok(next);
     let left = || {

@@ -281,7 +281,7 @@ fn a_task_waits_for_its_turn_for_a_time_and_not_when_its_caller_has_gone() {
         assert!(!room.events.contains(&Event::Finished { stream: waits }));
         room.pair.now_ns += 1;
         // Nothing comes from the client.
-        let due_ns = net::Handler::next_deadline_ns(&room.pair.worker);
+        let due_ns = net::Handler::next_deadline_ns(&room.pair.handler);
         assert!(due_ns.is_some_and(|due_ns| due_ns <= room.pair.now_ns));
         assert_eq!(room.wait_for_end(waits), Code::Unavailable);
     }
@@ -350,7 +350,7 @@ fn a_task_stops_when_its_caller_goes_away() {
     room.pair.close();
     assert_eq!(room.wait_for_stop(), Task::Snapshot);
     room.pair.tasks.stop();
-    assert_eq!(room.pair.worker.tell_nobody(), 1);
+    assert_eq!(room.pair.handler.tell_nobody(), 1);
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_stop_ends_a_task_that_takes_too_long_once_and_waits_for_it() {
     room.pair.now_ns += 1_000_000_000;
     room.turn();
     assert!(!room.events.contains(&Event::Finished { stream }));
-    assert!(!net::Handler::is_drained(&room.pair.worker));
+    assert!(!net::Handler::is_drained(&room.pair.handler));
     // ... but not for ever.
     room.pair.now_ns += 20_000_000_000;
     assert_eq!(room.wait_for_end(stream), Code::Unavailable);

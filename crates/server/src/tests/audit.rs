@@ -37,7 +37,7 @@ fn message(fields: &[(u32, &str)]) -> Vec<u8> {
 /// rights: 1, 2 and so on.
 fn open(of_tokens: &[&str]) -> Pair {
     let pair = Pair::of(Rights::default());
-    let identities = &pair.worker.shared().identities;
+    let identities = &pair.handler.shared().identities;
     let one = |(number, right): (usize, &&str)| {
         let number = number as u8 + 1;
         let issued = IssuedToken {
@@ -48,7 +48,7 @@ fn open(of_tokens: &[&str]) -> Pair {
         made.expect("a sound identity")
     };
     let all: Vec<Identity> = of_tokens.iter().enumerate().map(one).collect();
-    store_identities(&pair.worker.shared().store, &all);
+    store_identities(&pair.handler.shared().store, &all);
     identities.replace(all, 0).expect("they differ");
     pair
 }
@@ -235,12 +235,12 @@ fn a_call_that_administrates_and_is_given_up_has_a_line() {
         let opened = pair.client.open(&mut pair.sent, &head);
         let call = opened.expect("a stream is free");
         pair.turn();
-        assert!(lines(&pair).is_empty() && pair.worker.running() == 1);
+        assert!(lines(&pair).is_empty() && pair.handler.running() == 1);
         (pair.client).reset(call, &mut pair.sent, ErrorCode::Cancel);
         pair.client.forget(call);
         pair.turn();
         assert_eq!(lines(&pair), ["administration|Backup|||n1|CANCELLED"]);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }
 
@@ -359,7 +359,7 @@ fn the_end_of_a_call_whose_token_was_revoked_has_a_line() {
         let mut pair = open(&["read"]);
         let watch = begin(&mut pair, Method::HealthWatch, Some(1), b"");
         pair.turn();
-        let identities = &pair.worker.shared().identities;
+        let identities = &pair.handler.shared().identities;
         let issued = IssuedToken {
             hash: identities.key().hash(&Token::new([1; TOKEN_BYTES])),
             expires_ms: NEVER_MS,

@@ -59,7 +59,7 @@ fn an_answer_for_which_others_have_taken_the_memory_waits_for_it() {
             key: key.as_bytes(),
         })
         .collect();
-    let account = std::sync::Arc::clone(pair.worker.account());
+    let account = std::sync::Arc::clone(pair.handler.account());
     for round in 0..3 {
         let taken_bytes = account.limit_bytes();
         account.claim_little(taken_bytes);

@@ -21,7 +21,7 @@ use crate::limits;
 use crate::pair::Pair;
 
 fn charged(pair: &Pair) -> usize {
-    pair.worker.account().charged_bytes()
+    pair.handler.account().charged_bytes()
 }
 
 fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -42,8 +42,8 @@ fn put(key: &[u8], value: &[u8]) -> Vec<u8> {
 
 /// The stream of the only call, as the server names it.
 fn only_stream(pair: &Pair) -> StreamKey {
-    assert_eq!(pair.worker.running(), 1);
-    pair.worker.first_stream()
+    assert_eq!(pair.handler.running(), 1);
+    pair.handler.first_stream()
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn a_connection_holds_what_is_set_aside_what_waits_for_the_socket_and_its_calls(
         opened.expect("a stream is free");
     }
     pair.turn();
-    assert_eq!(pair.worker.running(), CALLS);
-    let stream = pair.worker.first_stream();
-    let connection = &mut pair.worker.rpc().connection;
+    assert_eq!(pair.handler.running(), CALLS);
+    let stream = pair.handler.first_stream();
+    let connection = &mut pair.handler.rpc().connection;
     connection.reserve_more(stream, 1_000);
     connection.hold_request(stream, 20);
     for output in [0, OUTPUT] {
@@ -96,7 +96,7 @@ fn a_connection_waits_for_memory_with_a_request_that_was_put_back() {
         pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
         pair.turn();
     }
-    let connection = &mut pair.worker.rpc().connection;
+    let connection = &mut pair.handler.rpc().connection;
     assert!(connection.has_put_back());
     for (output, waits) in [(0, true), (60_000, true), (70_000, false)] {
         let mut io = net::Io::new();
@@ -117,9 +117,9 @@ fn what_is_produced_is_charged_at_once_when_it_is_more_than_a_little() {
     let mut known = 0;
     for round in 1..=3 {
         for (bytes, is_charged) in [(limits::SMALL_HOLDING_BYTES, false), (1, true)] {
-            let connection = &mut pair.worker.rpc().connection;
+            let connection = &mut pair.handler.rpc().connection;
             connection.reserve_more(stream, bytes);
-            pair.worker.note_growth(&pair.io);
+            pair.handler.note_growth(&pair.io);
             if is_charged {
                 known = round * (limits::SMALL_HOLDING_BYTES + 1);
             }
@@ -244,7 +244,7 @@ fn large_answers_of_one_connection_wait_for_nobody_while_there_is_memory() {
         pair.call(&path(Method::EchoUnary), &message);
     }
     pair.serve();
-    assert_eq!(pair.worker.running(), 0, "all are answered");
+    assert_eq!(pair.handler.running(), 0, "all are answered");
 }
 
 /// Its peer does not read, and others use up the memory: what it asks for is read when there is
@@ -258,7 +258,7 @@ fn reads_of_a_connection_that_may_hold_no_more_wait() {
         writer::uint64(&mut message, 2, 500_000);
         pair.call(&path(Method::EchoUnary), &message);
         pair.serve();
-        assert_eq!(pair.worker.running(), 0, "it is answered");
+        assert_eq!(pair.handler.running(), 0, "it is answered");
         // They have asked for their reads as it comes to that.
         for _ in 0..READS {
             pair.call(&path(Method::Get), &[]);
@@ -267,8 +267,8 @@ fn reads_of_a_connection_that_may_hold_no_more_wait() {
         pair.receive(&sent);
         let others = pair.fill_account();
         let states = |pair: &mut Pair| {
-            let deferred = pair.worker.rpc().deferred_reads.len();
-            (deferred, pair.worker.running())
+            let deferred = pair.handler.rpc().deferred_reads.len();
+            (deferred, pair.handler.running())
         };
         for _ in 0..3 {
             pair.serve();
@@ -315,7 +315,7 @@ fn a_large_value_is_read_when_there_is_memory_for_it() {
             assert_eq!(pair.turn(), []);
             assert!(charged(&pair) - of_others - at_rest < 1_000);
             // Looked up again before that, they would be so in every tick.
-            assert!(!pair.worker.has_work());
+            assert!(!pair.handler.has_work());
         }
         drop(others);
         pair.messages.clear();
@@ -336,7 +336,7 @@ fn a_large_value_is_read_when_there_is_memory_for_it() {
 #[test]
 fn a_large_answer_waits_while_others_have_claimed_the_memory() {
     let mut pair = Pair::open();
-    let account = Arc::clone(pair.worker.account());
+    let account = Arc::clone(pair.handler.account());
     for _ in 0..2 {
         account.claim_little(account.limit_bytes());
         let mut message = Vec::new();
@@ -370,7 +370,7 @@ fn a_large_answer_waits_while_others_have_claimed_the_memory() {
 fn a_claim_ends_although_what_it_was_for_uses_up_the_memory() {
     const ANSWER: usize = 1_000_000;
     let mut pair = Pair::open();
-    let account = Arc::clone(pair.worker.account());
+    let account = Arc::clone(pair.handler.account());
     let wake: crate::SharedWaker = Arc::new(|| {});
     for _ in 0..3 {
         let mut others = account.open(&net::PeerAddress::Simulated(9), &wake);
@@ -386,7 +386,7 @@ fn a_claim_ends_although_what_it_was_for_uses_up_the_memory() {
         let call = pair.call(&path(Method::EchoUnary), &message);
         pair.serve();
         assert!(account.is_full());
-        let pause = pair.worker.rpc().link.holding.pause();
+        let pause = pair.handler.rpc().link.holding.pause();
         assert_eq!((pause, account.claimed_bytes()), (wire::Pause::All, 0));
         drop(others);
         pair.now_ns += limits::WINDOWS_SHUT_MS * 1_000_000;
@@ -425,9 +425,9 @@ fn keys_that_a_scan_keeps_between_two_pages_are_charged() {
         let call = pair.call(&path(Method::Scan), &message);
         pair.turn();
         for _ in 0..20 {
-            pair.turn_of_worker();
+            pair.turn_of_loop();
         }
-        let connection = &pair.worker.rpc().connection;
+        let connection = &pair.handler.rpc().connection;
         let (all, unsent) = (connection.buffered_bytes(), connection.unsent_bytes());
         // Some of a page has gone out.
         let pages = unsent + connection.out_bytes();
@@ -517,7 +517,7 @@ fn plain(pair: &mut Pair, method: &'static str) -> StreamKey {
 
 /// Stores the blob `a`, whose reads wait in `reads`.
 pub(super) fn store_blob(bench: &mut Bench, reads: &Waiting, content: &Bytes) {
-    let blobs = bench.pair.worker.shared().store.blobs();
+    let blobs = bench.pair.handler.shared().store.blobs();
     let runner = Arc::new(reads.clone());
     blobs.expect("there is a folder").set_runner(runner);
     let upload = plain(&mut bench.pair, "PUT");
@@ -535,14 +535,14 @@ pub(super) fn store_blob(bench: &mut Bench, reads: &Waiting, content: &Bytes) {
     assert_eq!(bench.ended.len(), 1);
     assert_eq!(bench.pair.client.head().http_status(), 201);
     // Its description was decided, and nothing is kept for that any more.
-    assert!(!bench.pair.worker.has_sealed());
+    assert!(!bench.pair.handler.has_sealed());
 }
 
 /// Closes the connection and opens another one, with such a window for all that comes.
 pub(super) fn reopen(bench: &mut Bench, connection_window: u32) {
     bench.pair.close();
     bench.turn();
-    assert!(net::Handler::is_idle(&bench.pair.worker));
+    assert!(net::Handler::is_idle(&bench.pair.handler));
     let config = wire::Config {
         connection_window: Some(connection_window),
         ..wire::Config::client()
@@ -638,7 +638,7 @@ fn a_large_answer_that_waits_for_memory_has_those_ended_who_stand_still() {
     }
     assert!(events.contains(&Event::Finished { stream: stored }));
     pair.client.forget(stored);
-    let account = std::sync::Arc::clone(pair.worker.account());
+    let account = std::sync::Arc::clone(pair.handler.account());
     let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
     for _ in 0..2 {
         let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);

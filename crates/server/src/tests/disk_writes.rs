@@ -28,7 +28,7 @@ struct Bench {
     readers: LoopReaders,
     woken: Receiver<()>,
     store: Store,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     mailbox: Mailbox,
     clock: StandingClock,
     now_ns: u64,
@@ -50,8 +50,9 @@ impl Bench {
             ..StoreConfig::new(1)
         };
         let segment_bytes = wal::limits::SEGMENT_BYTES;
-        let (store, rounds) = testkit::store_on_disk(&folder.0, config, segment_bytes, &mut clock);
-        let mailbox = rounds.register(Box::new(|| {}));
+        let (store, commit_loop) =
+            testkit::store_on_disk(&folder.0, config, segment_bytes, &mut clock);
+        let mailbox = commit_loop.register(Box::new(|| {}));
         let (wake, woken) = channel();
         let waker = move || {
             let _ = wake.send(());
@@ -62,7 +63,7 @@ impl Bench {
             readers,
             woken,
             store,
-            rounds,
+            commit_loop,
             mailbox,
             clock,
             now_ns: 1_000_000_000,
@@ -155,7 +156,7 @@ impl Bench {
     /// The tags of what has been applied, and of what was not because its caller had left.
     fn decided_and_abandoned(&mut self) -> (Vec<u64>, Vec<u64>) {
         let (mut outcomes, mut applied, mut abandoned) = (Outcomes::new(), vec![], vec![]);
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
         while self.mailbox.take(&mut outcomes) {
             for outcome in outcomes.iter() {
                 match outcome.decision {

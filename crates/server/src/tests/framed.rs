@@ -147,7 +147,7 @@ fn calls_are_served_by_full_and_short_names_whatever_the_pieces() {
             found.len() == 1 && found[0].3.ends_with(b"\x12\x01v"),
             "{found:?}"
         );
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }
 
@@ -226,7 +226,7 @@ fn authentication_data_prove_who_calls_on_the_connection() {
         // It stands for those that follow.
         call.authentication = None;
     }
-    assert_eq!(pair.worker.running(), 0);
+    assert_eq!(pair.handler.running(), 0);
 }
 
 #[test]
@@ -235,9 +235,9 @@ fn calls_of_a_connection_that_goes_are_gone() {
         let mut pair = Pair::accepted(false);
         let call = Call::new(ECHO, 1, &late_echo()).baidu_std();
         assert_eq!(talk(&mut pair, FramedProtocol::BaiduStd, &call), []);
-        assert_eq!(pair.worker.running(), 1);
+        assert_eq!(pair.handler.running(), 1);
         pair.close();
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }
 
@@ -271,7 +271,7 @@ fn a_request_before_the_response_ends_a_connection_of_srpc_and_is_logged_once() 
     pair.receive(&call);
     pair.tick_without_input();
     assert!(pair.io.is_closing() && pair.io.output.is_empty());
-    assert_eq!(pair.worker.running(), 0);
+    assert_eq!(pair.handler.running(), 0);
     let said = pair.said.lock().expect("one thread").clone();
     assert_eq!(
         said,
@@ -309,11 +309,11 @@ fn newcomer(pair: &mut Pair) {
         generation: 0,
     };
     let mut io = net::Io::new();
-    net::Handler::opened(&mut pair.worker, id, &peer, &mut io, pair.now_ns);
+    net::Handler::opened(&mut pair.handler, id, &peer, &mut io, pair.now_ns);
     for _ in 0..3 {
         pair.tick_without_input();
     }
-    net::Handler::closed(&mut pair.worker, id, net::Closed::ByPeer, pair.now_ns);
+    net::Handler::closed(&mut pair.handler, id, net::Closed::ByPeer, pair.now_ns);
 }
 
 /// Whoever finds no place, however busy the others are.
@@ -384,7 +384,7 @@ fn a_large_message_gets_its_turn_also_while_others_hold_the_memory() {
             []
         );
         assert!(pair.io.input.is_empty());
-        let connection = &pair.worker.rpc().connection;
+        let connection = &pair.handler.rpc().connection;
         assert!(connection.has_turn() && connection.held_bytes() >= 300_000);
         drop(others);
         let mut written = Vec::new();
@@ -403,6 +403,6 @@ fn a_large_message_gets_its_turn_also_while_others_hold_the_memory() {
             answers(&mut pair, FramedProtocol::BaiduStd),
             [ok(1, &echo(&payload))]
         );
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }

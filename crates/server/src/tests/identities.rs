@@ -30,7 +30,7 @@ pub(super) fn header(number: u8) -> String {
 
 /// Makes these the identities of the server: the number of a token, a right, and when it expires.
 pub(super) fn replace(pair: &Pair, all: &[(u8, &str, u64)]) {
-    let identities = &pair.worker.shared().identities;
+    let identities = &pair.handler.shared().identities;
     let one = |&(number, right, expires_ms): &(u8, &str, u64)| {
         let issued = IssuedToken {
             hash: identities.key().hash(&Token::new([number; TOKEN_BYTES])),
@@ -128,7 +128,7 @@ fn a_token_is_good_until_it_is_revoked_and_again_when_it_was_made_again() {
         replace(&pair, &[(1, "write", NEVER_MS)]);
         assert_eq!(ask(&mut pair, Method::Put, Some(&header)), Code::Ok);
         replace(&pair, &[]);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }
 
@@ -184,11 +184,11 @@ pub(super) fn open_streams(pair: &mut Pair, header: Option<&str>) -> [StreamKey;
     let pipe = open_pipe(pair, header);
     let watch = pair.call_with((&path(Method::HealthWatch), header), b"", true);
     assert_eq!(end_of(pair, pipe), None);
-    assert_eq!(pair.worker.running(), 2);
+    assert_eq!(pair.handler.running(), 2);
     [pipe, watch]
 }
 
-/// The codes of these calls, all of which end within one turn of the worker.
+/// The codes of these calls, all of which end within one turn of the loop.
 pub(super) fn ends(pair: &mut Pair, calls: [StreamKey; 2]) -> [Option<Code>; 2] {
     let mut codes = [None; 2];
     pair.tick_without_input();
@@ -212,7 +212,7 @@ fn open_streams_end_when_their_token_is_revoked_and_others_go_on() {
     let waker: Arc<LoopWaker> = Arc::new(move || {
         counts.fetch_add(1, Ordering::Relaxed);
     });
-    pair.worker.shared().identities.wake_on_change(&waker);
+    pair.handler.shared().identities.wake_on_change(&waker);
     let stays = (2, "write", NEVER_MS);
     for round in 1..=2 {
         replace(&pair, &[(1, "write", NEVER_MS), stays]);
@@ -220,7 +220,7 @@ fn open_streams_end_when_their_token_is_revoked_and_others_go_on() {
         pair.now_ns += 1_000_000;
         let gone = open_pipe(&mut pair, Some(&header(1)));
         assert_eq!(end_of(&mut pair, gone), None);
-        assert_eq!(pair.worker.running(), 3);
+        assert_eq!(pair.handler.running(), 3);
         replace(&pair, &[stays]);
         assert_eq!(
             woken.load(Ordering::Relaxed),
@@ -229,11 +229,11 @@ fn open_streams_end_when_their_token_is_revoked_and_others_go_on() {
         );
         let codes = ends(&mut pair, [gone, gone]);
         assert_eq!(codes[0], Some(Code::Unauthenticated));
-        assert_eq!(pair.worker.running(), 2, "those of the other go on");
+        assert_eq!(pair.handler.running(), 2, "those of the other go on");
         replace(&pair, &[]);
         assert_eq!(woken.load(Ordering::Relaxed), 4 * round - 1);
         assert_eq!(ends(&mut pair, others), [Some(Code::Unauthenticated); 2]);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
         replace(&pair, &[]);
     }
 }
@@ -246,17 +246,17 @@ fn open_streams_end_when_their_token_expires() {
         replace(&pair, &[(1, "write", at_ms)]);
         let calls = open_streams(&mut pair, Some(&header(1)));
         let wait_ms = at_ms - BEGIN_MS;
-        let due_ns = pair.worker.next_deadline_ns().expect("it expires");
+        let due_ns = pair.handler.next_deadline_ns().expect("it expires");
         assert!(
             due_ns <= wait_ms * 1_000_000,
             "the loop wakes by itself: {due_ns}"
         );
         pair.now_ns = due_ns - 1_000_000;
         pair.turn();
-        assert_eq!(pair.worker.running(), 2, "not before its time");
+        assert_eq!(pair.handler.running(), 2, "not before its time");
         pair.now_ns = due_ns;
         assert_eq!(ends(&mut pair, calls), [Some(Code::Unauthenticated); 2]);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
         assert_eq!(
             ask(&mut pair, Method::Get, Some(&header(1))),
             Code::Unauthenticated
@@ -273,21 +273,21 @@ fn the_running_calls_of_an_identity_are_counted() {
         let [pipe, watch] = open_streams(&mut pair, Some(&header(1)));
         let other = pair.call_with((&path(Method::HealthWatch), None), b"", true);
         assert_eq!(end_of(&mut pair, other), None);
-        assert_eq!(pair.worker.calls_of_identities(), [1, 2]);
+        assert_eq!(pair.handler.calls_of_identities(), [1, 2]);
         assert_eq!(ask(&mut pair, Method::Get, Some(&header(2))), Code::Ok);
-        assert_eq!(pair.worker.calls_of_identities(), [1, 2]);
+        assert_eq!(pair.handler.calls_of_identities(), [1, 2]);
         (pair.client).reset(pipe, &mut pair.sent, wire::ErrorCode::Cancel);
         pair.client.forget(pipe);
         pair.turn();
-        assert_eq!(pair.worker.calls_of_identities(), [1, 1]);
+        assert_eq!(pair.handler.calls_of_identities(), [1, 1]);
         // Another one has the slot later, and none of its calls.
         replace(&pair, &[]);
         assert_eq!(end_of(&mut pair, watch), Some(Code::Unauthenticated));
-        assert_eq!(pair.worker.calls_of_identities(), [1]);
+        assert_eq!(pair.handler.calls_of_identities(), [1]);
         (pair.client).reset(other, &mut pair.sent, wire::ErrorCode::Cancel);
         pair.client.forget(other);
         pair.turn();
-        assert!(pair.worker.calls_of_identities().is_empty());
+        assert!(pair.handler.calls_of_identities().is_empty());
     }
 }
 
@@ -306,7 +306,7 @@ fn a_revoked_token_begins_nothing_in_a_loop_that_slept() {
             true,
         );
         pair.serve();
-        assert_eq!(pair.worker.write_bytes(), (0, 0));
+        assert_eq!(pair.handler.write_bytes(), (0, 0));
         assert_eq!(end_of(&mut pair, call), Some(Code::Unauthenticated));
     }
 }
@@ -327,18 +327,18 @@ fn what_waits_for_a_shut_window_ends_with_its_token() {
                 (&[(1, "write", expires_ms), stays], 1_000_000_000),
             ] {
                 replace(&pair, all);
-                let before = pair.worker.account().charged_bytes();
+                let before = pair.handler.account().charged_bytes();
                 let call = pair.call_with((&path(method), Some(&header(1))), &large, ends);
                 pair.turn();
                 pair.sent.clear();
-                let waiting = pair.worker.account().charged_bytes() - before;
+                let waiting = pair.handler.account().charged_bytes() - before;
                 assert!(waiting > 900_000, "{waiting}");
-                assert_eq!(pair.worker.running(), runs);
-                assert!(pair.worker.awaits_wake());
+                assert_eq!(pair.handler.running(), runs);
+                assert!(pair.handler.awaits_wake());
                 if waits_ns == 0 {
                     replace(&pair, &[stays]);
                 } else {
-                    let due_ns = pair.worker.next_deadline_ns().expect("it expires");
+                    let due_ns = pair.handler.next_deadline_ns().expect("it expires");
                     assert!(due_ns <= pair.now_ns + waits_ns, "the loop wakes by itself");
                     pair.now_ns += waits_ns;
                 }
@@ -346,8 +346,8 @@ fn what_waits_for_a_shut_window_ends_with_its_token() {
                 assert_eq!(codes[0], Some(Code::Unauthenticated), "{method:?}");
                 pair.client.forget(call);
                 pair.turn();
-                assert_eq!(pair.worker.account().charged_bytes(), before);
-                assert!(!pair.worker.awaits_wake(), "nothing is left to end");
+                assert_eq!(pair.handler.account().charged_bytes(), before);
+                assert!(!pair.handler.awaits_wake(), "nothing is left to end");
                 assert_eq!(ask(&mut pair, Method::Get, Some(&header(2))), Code::Ok);
             }
         }
@@ -372,14 +372,14 @@ fn what_waits_for_others_goes_on_when_somebody_is_revoked() {
             let codes = ends(&mut pair, [gone, stays]);
             assert_eq!(codes, [Some(Code::Unauthenticated), None]);
             pair.client.forget(gone);
-            assert!(pair.worker.awaits_wake(), "an answer waits");
+            assert!(pair.handler.awaits_wake(), "an answer waits");
             pair.sent = [opened, std::mem::take(&mut pair.sent)].concat();
             let mut code = None;
             for _ in 0..40 {
                 code = code.or_else(|| end_of(&mut pair, stays));
             }
             assert_eq!(code, Some(Code::Ok));
-            assert!(!pair.worker.awaits_wake(), "nothing waits any more");
+            assert!(!pair.handler.awaits_wake(), "nothing waits any more");
         }
     }
 }

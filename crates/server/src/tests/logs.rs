@@ -108,7 +108,7 @@ fn the_end_of_a_connection_is_logged_with_its_reason() {
         pair.now_ns += 7;
         pair.turn();
         pair.said.lock().expect("one thread").clear();
-        pair.worker.closed(ID, why, pair.now_ns);
+        pair.handler.closed(ID, why, pair.now_ns);
         let said = pair.said.lock().expect("one thread");
         said.concat()
     };

@@ -43,7 +43,7 @@ fn long(name: &str) -> Vec<u8> {
 
 /// How many entries there are.
 fn entries(pair: &Pair) -> u64 {
-    let view = pair.worker.shared().store.view(DatabaseId::DEFAULT);
+    let view = pair.handler.shared().store.view(DatabaseId::DEFAULT);
     view.expect("it is in memory").statistics().entries
 }
 
@@ -79,10 +79,10 @@ fn nothing_is_done_for_a_call_that_is_taken_back_behind_its_request() {
             for _ in 0..3 {
                 pair.turn();
             }
-            let database = pair.worker.shared().store.view(DatabaseId::DEFAULT);
+            let database = pair.handler.shared().store.view(DatabaseId::DEFAULT);
             let sequence = database.expect("it is in memory").sequence();
             assert_eq!((entries(&pair), sequence), (0, 0), "round {round}");
-            assert_eq!(pair.worker.account().charged_bytes(), 0, "round {round}");
+            assert_eq!(pair.handler.account().charged_bytes(), 0, "round {round}");
         }
     }
 }
@@ -118,7 +118,7 @@ fn what_follows_a_long_request_waits_behind_it() {
         let Pair { client, sent, .. } = &mut pair;
         client.send_last_message(second, sent, |out| out.extend_from_slice(&[]));
         assert_eq!(end_of(&mut pair, second), Some(Code::Ok), "round {round}");
-        assert_eq!(pair.worker.account().charged_bytes(), 0, "round {round}");
+        assert_eq!(pair.handler.account().charged_bytes(), 0, "round {round}");
     }
 }
 
@@ -138,7 +138,7 @@ fn long_requests_of_a_tick_leave_time_to_others() {
         // One of the long ones and the small one have ended, then the other one.
         for running in [1, 0] {
             pair.serve();
-            assert_eq!(pair.worker.running(), running, "round {round}");
+            assert_eq!(pair.handler.running(), running, "round {round}");
         }
         for _ in calls {
             pair.take();
@@ -155,7 +155,7 @@ fn long_requests_of_a_tick_leave_time_to_others() {
 fn a_long_request_waits_for_memory_for_its_answer() {
     let mut pair = Pair::open();
     let message = puts("a", 300, true);
-    let account = Arc::clone(pair.worker.account());
+    let account = Arc::clone(pair.handler.account());
     for round in 0..3 {
         let taken_bytes = account.limit_bytes();
         account.claim_little(taken_bytes);
@@ -189,16 +189,16 @@ fn a_small_write_waits_only_for_large_requests_that_are_under_way() {
     let mut bench = Bench::new();
     for round in 0..2 {
         let (calls, bytes) = begin_five(&mut bench);
-        assert_eq!(bench.pair.worker.long_requests(), (3, 2 * bytes));
+        assert_eq!(bench.pair.handler.long_requests(), (3, 2 * bytes));
         assert!(
-            !bench.pair.worker.has_work(),
+            !bench.pair.handler.has_work(),
             "nothing is to be done before these have ended"
         );
         let small = bench
             .pair
             .call(&path(Method::Batch), &puts("small", 1, false));
         bench.turn();
-        assert_eq!(bench.pair.worker.running(), 6);
+        assert_eq!(bench.pair.handler.running(), 6);
         bench.commit();
         let ended: Vec<_> = bench
             .ended
@@ -207,13 +207,13 @@ fn a_small_write_waits_only_for_large_requests_that_are_under_way() {
             .collect();
         let expected = [calls[0], calls[1], small].map(|call| (call, Code::Ok));
         assert_eq!(ended, expected, "round {round}");
-        assert_eq!(bench.pair.worker.long_requests(), (1, 2 * bytes));
+        assert_eq!(bench.pair.handler.long_requests(), (1, 2 * bytes));
         bench.commit();
-        assert_eq!(bench.pair.worker.long_requests(), (0, bytes));
+        assert_eq!(bench.pair.handler.long_requests(), (0, bytes));
         bench.commit();
         let ended = bench.ended.drain(..).map(|(call, ..)| call);
         assert!(ended.eq(calls[2..].iter().copied()), "round {round}");
-        assert_eq!(bench.pair.worker.long_requests(), (0, 0));
+        assert_eq!(bench.pair.handler.long_requests(), (0, 0));
     }
 }
 
@@ -226,18 +226,18 @@ fn a_large_request_is_under_way_until_its_call_ends() {
         let Pair { client, sent, .. } = &mut bench.pair;
         client.reset(calls[0], sent, ErrorCode::Cancel);
         bench.turn();
-        assert_eq!(bench.pair.worker.long_requests(), (2, 2 * bytes));
+        assert_eq!(bench.pair.handler.long_requests(), (2, 2 * bytes));
         // One that waits, and has taken nothing up.
         let Pair { client, sent, .. } = &mut bench.pair;
         client.reset(calls[4], sent, ErrorCode::Cancel);
         bench.turn();
-        assert_eq!(bench.pair.worker.long_requests(), (2, 2 * bytes));
+        assert_eq!(bench.pair.handler.long_requests(), (2, 2 * bytes));
         for _ in 0..3 {
             bench.commit();
         }
         let ended = bench.ended.drain(..).map(|(call, ..)| call);
         assert!(ended.eq(calls[1..4].iter().copied()));
-        assert_eq!(bench.pair.worker.long_requests(), (0, 0));
+        assert_eq!(bench.pair.handler.long_requests(), (0, 0));
         for call in [calls[0], calls[4]] {
             bench.pair.client.forget(call);
         }

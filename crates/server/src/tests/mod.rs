@@ -1,4 +1,4 @@
-//! Calls of a worker that no socket, thread or clock is behind.
+//! Calls of an event loop that no socket, thread or clock is behind.
 
 mod audit;
 mod calls;

@@ -17,9 +17,14 @@ use crate::readers::Readers;
 use crate::readers::tests::TempFolder;
 
 /// Puts an administrator where changes of roles look for who asks for them.
-fn store_admin(pair: &Pair, store: &Store, rounds: &mut CommitLoop, clock: &mut StandingClock) {
+fn store_admin(
+    pair: &Pair,
+    store: &Store,
+    commit_loop: &mut CommitLoop,
+    clock: &mut StandingClock,
+) {
     let issued = IssuedToken {
-        hash: (pair.worker.shared().identities.key()).hash(&Token::new([1; TOKEN_BYTES])),
+        hash: (pair.handler.shared().identities.key()).hash(&Token::new([1; TOKEN_BYTES])),
         expires_ms: NEVER_MS,
     };
     let identity = Identity::new("n1", rights("admin"), NEVER_MS, vec![issued]);
@@ -38,8 +43,8 @@ fn store_admin(pair: &Pair, store: &Store, rounds: &mut CommitLoop, clock: &mut 
     });
     pushed.expect("it fits");
     commit.submit();
-    rounds.register(Box::new(|| {})).submit(&mut batch);
-    while rounds.round(clock) {}
+    commit_loop.register(Box::new(|| {})).submit(&mut batch);
+    while commit_loop.round(clock) {}
 }
 
 /// Of two changes that were decided by the same entries the second one is overtaken, and would look
@@ -48,11 +53,11 @@ fn store_admin(pair: &Pair, store: &Store, rounds: &mut CommitLoop, clock: &mut 
 fn a_call_without_a_caller_does_not_go_on_behind_its_commit() {
     let (folder, mut clock) = (TempFolder::new(), StandingClock { now_ms: BEGIN_MS });
     let config = StoreConfig::new(1);
-    let (store, mut rounds) = testkit::store_on_disk(&folder.0, config, 1 << 20, &mut clock);
-    let mailbox = rounds.register(Box::new(|| {}));
+    let (store, mut commit_loop) = testkit::store_on_disk(&folder.0, config, 1 << 20, &mut clock);
+    let mailbox = commit_loop.register(Box::new(|| {}));
     let readers = Readers::Inline(store.clone());
     let mut pair = Pair::over(store.clone(), readers, mailbox, Arc::new(|| {}));
-    store_admin(&pair, &store, &mut rounds, &mut clock);
+    store_admin(&pair, &store, &mut commit_loop, &mut clock);
     for _ in 0..2 {
         replace(&pair, &[(1, "admin", NEVER_MS)]);
         let calls = ["one", "two"].map(|name| {
@@ -64,14 +69,14 @@ fn a_call_without_a_caller_does_not_go_on_behind_its_commit() {
         for _ in 0..3 {
             pair.turn();
         }
-        assert_eq!(pair.worker.running(), 2);
+        assert_eq!(pair.handler.running(), 2);
         // Loops know of the end, and the entries that the calls would look at do not.
         replace(&pair, &[]);
         pair.turn();
-        assert_eq!(pair.worker.running(), 2, "their commits are under way");
-        while rounds.round(&mut clock) {}
+        assert_eq!(pair.handler.running(), 2, "their commits are under way");
+        while commit_loop.round(&mut clock) {}
         let codes = ends(&mut pair, calls);
         assert_eq!(codes, [Some(Code::Ok), Some(Code::Unauthenticated)]);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }

@@ -38,7 +38,7 @@ fn with_trust(anonymous: Rights, not_after_s: u64, trust: Option<ClientTrust>) -
 /// Binds names to these: binding, right, and when it expires; and makes a token, the first one,
 /// that may read.
 fn bind(pair: &Pair, all: &[(&str, &str, u64)]) {
-    let identities = &pair.worker.shared().identities;
+    let identities = &pair.handler.shared().identities;
     let one = |(index, &(binding, right, expires_ms)): (usize, &(&str, &str, u64))| {
         let binding = binding.parse().expect("a binding");
         let name = format!("n{index}");
@@ -102,7 +102,7 @@ fn open_streams_end_with_their_binding_and_those_with_a_token_go_on() {
             _ => pair.now_ns += 1_000_000_000,
         }
         assert_eq!(ends(&mut pair, calls), [Some(Code::Unauthenticated); 2]);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
         assert_eq!(ask(&mut pair, Method::Get, None), Code::Unauthenticated);
         assert_eq!(ask(&mut pair, Method::Get, Some(&header(1))), Code::Ok);
     }
@@ -115,28 +115,28 @@ fn open_streams_end_when_the_certificate_of_their_connection_does() {
     let due_ns = 6 * 1_000_000_000;
     bind(&pair, &[(WORKER, "write", NEVER_MS)]);
     for _ in 0..2 {
-        // Calls that have ended leave no wish behind that comes too early.
+        // Calls that have ended leave no timer behind that comes too early.
         assert_eq!(ask(&mut pair, Method::Get, None), Code::Ok);
         pair.now_ns += 1_000_000_000;
     }
     let calls = open_streams(&mut pair, None);
-    let next_ns = pair.worker.next_deadline_ns().expect("it ends");
+    let next_ns = pair.handler.next_deadline_ns().expect("it ends");
     assert!(next_ns <= due_ns, "the loop wakes by itself: {next_ns}");
     pair.now_ns = due_ns - 1_000_000;
     pair.turn();
     assert_eq!(
-        pair.worker.running(),
+        pair.handler.running(),
         2,
         "not before its last second is over"
     );
     pair.now_ns = due_ns;
     assert_eq!(ends(&mut pair, calls), [Some(Code::Unauthenticated); 2]);
-    assert_eq!(pair.worker.running(), 0);
+    assert_eq!(pair.handler.running(), 0);
     for _ in 0..2 {
         assert_eq!(ask(&mut pair, Method::Get, None), Code::Unauthenticated);
         assert_eq!(ask(&mut pair, Method::Get, Some(&header(1))), Code::Ok);
     }
-    let next_ns = pair.worker.next_deadline_ns();
+    let next_ns = pair.handler.next_deadline_ns();
     assert!(next_ns.is_none_or(|at_ns| at_ns > due_ns), "{next_ns:?}");
 }
 
@@ -149,13 +149,13 @@ fn a_proof_that_has_ended_keeps_no_loop_awake_while_others_run() {
     let stays = pair.call_with((&path(Method::HealthWatch), Some(&header(1))), b"", true);
     let ends = pair.call_with((&path(Method::HealthWatch), None), b"", true);
     assert_eq!(end_of(&mut pair, stays), None);
-    assert_eq!(pair.worker.running(), 2);
+    assert_eq!(pair.handler.running(), 2);
     pair.now_ns = 6 * 1_000_000_000;
     assert_eq!(end_of(&mut pair, ends), Some(Code::Unauthenticated));
     for _ in 0..2 {
         pair.turn();
-        assert_eq!(pair.worker.running(), 1, "that of the token goes on");
-        let next_ns = pair.worker.next_deadline_ns();
+        assert_eq!(pair.handler.running(), 1, "that of the token goes on");
+        let next_ns = pair.handler.next_deadline_ns();
         assert!(
             next_ns.is_none_or(|at_ns| at_ns > pair.now_ns),
             "{next_ns:?}"
@@ -257,15 +257,18 @@ fn a_connection_ends_when_its_authority_is_trusted_no_more() {
         });
         gone.turn();
         let others = open_streams(&mut stays, None);
-        assert_eq!(gone.worker.running(), 2);
+        assert_eq!(gone.handler.running(), 2);
         assert!(two.trust_only(&[1]));
         for pair in [&gone, &stays] {
-            pair.worker.shared().identities.check_certificates(BEGIN_MS);
+            pair.handler
+                .shared()
+                .identities
+                .check_certificates(BEGIN_MS);
         }
         assert_eq!(ends(&mut gone, calls), [Some(Code::Unauthenticated); 2]);
-        assert_eq!(gone.worker.running(), 0);
+        assert_eq!(gone.handler.running(), 0);
         stays.turn();
-        assert_eq!(stays.worker.running(), 2, "{others:?}");
+        assert_eq!(stays.handler.running(), 2, "{others:?}");
         assert_eq!(ask(&mut stays, Method::Get, None), Code::Ok);
         // The first GOAWAY, and the last one when the peer has answered a PING.
         for _ in 0..3 {
@@ -285,19 +288,19 @@ fn connections_are_not_looked_at_for_changes_of_identities() {
     let mut pair = with_trust(rights("write"), NEVER_MS, Some(two.client_of(0)));
     bind(&pair, &[(WORKER, "write", NEVER_MS)]);
     open_streams(&mut pair, None);
-    let running = pair.worker.running();
+    let running = pair.handler.running();
     for _ in 0..2 {
         assert!(two.trust_only(&[1]));
         // Nobody has said yet that an authority is gone: a walk would find that.
         bind(&pair, &[(WORKER, "write", NEVER_MS)]);
         pair.turn();
-        assert_eq!(pair.worker.running(), running);
+        assert_eq!(pair.handler.running(), running);
         assert!(!two.trust_only(&[0, 1]));
     }
     assert!(two.trust_only(&[1]));
-    (pair.worker.shared().identities).check_certificates(BEGIN_MS);
+    (pair.handler.shared().identities).check_certificates(BEGIN_MS);
     pair.turn();
-    assert_eq!(pair.worker.running(), 0);
+    assert_eq!(pair.handler.running(), 0);
 }
 
 /// Before a loop has come round to it, and where only calls bring a loop round.
@@ -309,7 +312,7 @@ fn a_call_is_refused_when_the_authority_of_its_connection_is_trusted_no_more() {
         bind(&pair, &[(WORKER, "write", NEVER_MS)]);
         assert_eq!(ask(&mut pair, Method::Get, None), Code::Ok);
         assert!(two.trust_only(&[1]));
-        (pair.worker.shared().identities).check_certificates(BEGIN_MS);
+        (pair.handler.shared().identities).check_certificates(BEGIN_MS);
         assert_eq!(ask(&mut pair, Method::Get, None), Code::Unauthenticated);
         assert!(!two.trust_only(&[0, 1]));
     }

@@ -18,7 +18,7 @@ const CALLS: usize = 90;
 fn with_content(bench: &mut Bench) -> u64 {
     let content: Bytes = (0..BLOB_BYTES).map(|at| at as u8).collect();
     store_blob(bench, &Waiting::default(), &content);
-    let store = bench.pair.worker.shared().store.clone();
+    let store = bench.pair.handler.shared().store.clone();
     let mut numbers = (0..100).filter(|&number| store.has_content(number).unwrap_or_default());
     numbers.next().expect("it has a file")
 }
@@ -38,7 +38,7 @@ fn received(bench: &Bench, call: StreamKey) -> Vec<u8> {
 fn contents_for_many_are_read_as_far_as_there_is_memory() {
     let mut bench = Bench::new();
     let number = with_content(&mut bench);
-    let limit_bytes = bench.pair.worker.account().limit_bytes();
+    let limit_bytes = bench.pair.handler.account().limit_bytes();
     let request = ReadContentRequest { number };
     let mut message = Vec::new();
     request.encode(&mut message);
@@ -52,7 +52,7 @@ fn contents_for_many_are_read_as_far_as_there_is_memory() {
             bench.pair.serve();
             bench.pair.now_ns += 10_000_000;
         }
-        let charged_bytes = bench.pair.worker.account().charged_bytes();
+        let charged_bytes = bench.pair.handler.account().charged_bytes();
         let little_bytes = CALLS * limits::CALL_BYTES + limits::SMALL_HOLDING_BYTES;
         assert!(
             charged_bytes <= limit_bytes + little_bytes,
@@ -70,7 +70,7 @@ fn contents_for_many_are_read_as_far_as_there_is_memory() {
         let first = received(&bench, calls[0]);
         assert!(first.len() > BLOB_BYTES, "it is the whole file");
         assert!(calls.iter().all(|&call| received(&bench, call) == first));
-        let account = bench.pair.worker.account();
+        let account = bench.pair.handler.account();
         assert_eq!((account.charged_bytes(), account.claimed_bytes()), (0, 0));
     }
 }

@@ -135,13 +135,13 @@ fn what_waits_for_room_in_the_output_goes_on_when_there_is_some() {
     // EchoRequest: answer_bytes 1 000 000.
     pair.call(&path(Method::EchoUnary), &[0x10, 0xc0, 0x84, 0x3d]);
     pair.serve();
-    let id = pair.worker.rpc().link.id;
+    let id = pair.handler.rpc().link.id;
     let mut written = 0;
     while !pair.io.output.is_empty() {
         assert!(pair.io.output.len() < 500_000, "not all at once");
         written += pair.io.output.len();
         pair.io.output.clear();
-        net::Handler::writable(&mut pair.worker, id, &mut pair.io, pair.now_ns);
+        net::Handler::writable(&mut pair.handler, id, &mut pair.io, pair.now_ns);
     }
     assert!(written > 1_000_000, "{written}");
 }
@@ -195,11 +195,11 @@ fn long_reads_have_a_share_of_each_tick() {
             }
             let mut left = COUNTS;
             while left > 0 {
-                let running = pair.worker.running();
+                let running = pair.handler.running();
                 pair.serve();
                 // In the first turn the calls begin.
                 let begun = if running == 0 { COUNTS } else { running };
-                assert_eq!(begun - pair.worker.running(), slices.min(left));
+                assert_eq!(begun - pair.handler.running(), slices.min(left));
                 left -= slices.min(left);
             }
             while !pair.io.output.is_empty() {

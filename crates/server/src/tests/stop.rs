@@ -27,10 +27,10 @@ const PUT: Operation<'_> = Operation::Put {
     want_previous: false,
 };
 
-/// A worker over a durable store whose committer runs when the test says so.
+/// An event loop over a durable store whose committer runs when the test says so.
 pub(super) struct Bench {
     pub pair: Pair,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     clock: StandingClock,
     /// Calls that have ended: with which code, and whether they may be repeated.
     pub ended: Vec<(StreamKey, Code, bool)>,
@@ -57,12 +57,12 @@ impl Bench {
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk is well");
-        let rounds = CommitLoop::new(committer);
-        let mailbox = rounds.register(Box::new(|| {}));
+        let commit_loop = CommitLoop::new(committer);
+        let mailbox = commit_loop.register(Box::new(|| {}));
         let readers = Readers::Inline(store.clone());
         Bench {
             pair: Pair::over(store, readers, mailbox, Arc::new(|| {})),
-            rounds,
+            commit_loop,
             clock: StandingClock { now_ms: 1_000_000 },
             ended: Vec::new(),
         }
@@ -90,7 +90,7 @@ impl Bench {
 
     /// Whether the only key is there.
     fn is_stored(&self) -> bool {
-        let store = &self.pair.worker.shared().store;
+        let store = &self.pair.handler.shared().store;
         let view = store.view(store::DatabaseId::DEFAULT);
         view.expect("it is in memory").statistics().entries == 1
     }
@@ -109,7 +109,7 @@ impl Bench {
         (self.pair.client).send_message(pipe, &mut self.pair.sent, encode);
     }
 
-    /// Turns of the worker; the committer gets none.
+    /// Turns of the loop; the committer gets none.
     pub fn turn(&mut self) {
         for _ in 0..10 {
             for event in self.pair.turn() {
@@ -126,7 +126,7 @@ impl Bench {
 
     pub fn commit(&mut self) {
         self.turn();
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
         self.turn();
     }
 }
@@ -167,12 +167,12 @@ fn only_a_call_with_a_commit_under_way_ends_with_an_unknown_outcome() {
             unknown(put)
         ]
     );
-    // What was submitted ends, and the worker with it; the outcomes are for nobody.
+    // What was submitted ends, and the loop with it; the outcomes are for nobody.
     bench.commit();
     assert!(bench.ended.is_empty());
     bench.pair.close();
     bench.turn();
-    assert!(bench.pair.worker.is_drained());
+    assert!(bench.pair.handler.is_drained());
 }
 
 /// What was submitted is done although the server stops: its caller knows that it may be.
@@ -230,13 +230,13 @@ fn a_commit_is_taken_back_when_its_caller_is_gone() {
                 assert_eq!(bench.pair.client.status().code(), code);
                 bench.pair.client.forget(call);
             }
-            let wants_tick = bench.pair.worker.next_deadline_ns() == Some(0);
+            let wants_tick = bench.pair.handler.next_deadline_ns() == Some(0);
             assert_eq!(wants_tick, is_told, "{is_reset}");
             bench.turn();
         }
         bench.commit();
         assert!(!bench.is_stored());
-        assert_eq!(bench.pair.worker.running(), 0);
+        assert_eq!(bench.pair.handler.running(), 0);
     }
     let put = bench.put(Some(5_000_000_000));
     bench.commit();
@@ -246,17 +246,17 @@ fn a_commit_is_taken_back_when_its_caller_is_gone() {
 
 /// The last loop may go only when nobody can bring it anything any more.
 #[test]
-fn a_worker_is_idle_when_nothing_is_under_way() {
+fn a_loop_is_idle_when_nothing_is_under_way() {
     let mut bench = Bench::new();
     for _ in 0..2 {
-        assert!(!bench.pair.worker.is_idle(), "a connection is open");
+        assert!(!bench.pair.handler.is_idle(), "a connection is open");
         bench.put(None);
         bench.turn();
         bench.pair.close();
         bench.turn();
-        assert!(!bench.pair.worker.is_idle(), "an outcome is to come");
+        assert!(!bench.pair.handler.is_idle(), "an outcome is to come");
         bench.commit();
-        assert!(bench.pair.worker.is_idle());
+        assert!(bench.pair.handler.is_idle());
         bench.pair.client = wire::Connection::new(&wire::Config::client(), 0);
         bench.pair.sent.clear();
         bench.pair.accept(false);
@@ -266,9 +266,9 @@ fn a_worker_is_idle_when_nothing_is_under_way() {
         let sent = std::mem::take(&mut bench.pair.sent);
         bench.pair.receive(&sent);
         bench.pair.close();
-        assert!(!bench.pair.worker.is_idle(), "a write waits for the tick");
+        assert!(!bench.pair.handler.is_idle(), "a write waits for the tick");
         bench.commit();
-        assert!(bench.pair.worker.is_idle());
+        assert!(bench.pair.handler.is_idle());
         bench.pair.client = wire::Connection::new(&wire::Config::client(), 0);
         bench.pair.accept(false);
         bench.pair.greet();
@@ -306,17 +306,17 @@ fn a_stop_does_not_wait_for_a_peer_that_takes_nothing() {
     let read = pair.call(&path(Method::EchoUnary), &[0x10, 0xa0, 0xc2, 0x1e]);
     let written = pair.call(&path(Method::Put), &put(b"", true));
     pair.serve();
-    assert_eq!(pair.worker.running(), 0, "both are answered");
+    assert_eq!(pair.handler.running(), 0, "both are answered");
     let behind = [(); READS].map(|()| pair.call(&path(Method::Get), b""));
     let sent = std::mem::take(&mut pair.sent);
     pair.receive(&sent);
     let _others = pair.fill_account();
     pair.serve();
-    assert_eq!(pair.worker.running(), READS, "they wait for memory");
+    assert_eq!(pair.handler.running(), READS, "they wait for memory");
     pair.stop();
     pair.now_ns += limits::DRAIN_IDLE_MS * 1_000_000;
     pair.tick_without_input();
-    assert!(pair.worker.is_drained());
+    assert!(pair.handler.is_drained());
     let mut codes = Vec::new();
     for _ in 0..50 {
         for event in pair.take() {

@@ -1,5 +1,5 @@
-//! When a worker wants its next tick: asked for too late, something stands still; too early, the
-//! loop turns for nothing.
+//! When an event loop wants its next tick: asked for too late, something stands still; too early,
+//! the loop turns for nothing.
 
 use net::Handler;
 use net::limits::DRAIN_MS;
@@ -19,7 +19,7 @@ const LARGE_LATER: &[u8] = &[0x10, 0xc0, 0x84, 0x3d, 0x18, 10];
 
 /// After how many nanoseconds the next tick is wanted.
 fn wait_ns(pair: &Pair) -> Option<u64> {
-    let at_ns = pair.worker.next_deadline_ns()?;
+    let at_ns = pair.handler.next_deadline_ns()?;
     Some(at_ns - pair.now_ns)
 }
 
@@ -62,7 +62,7 @@ fn a_loop_ticks_when_an_entry_is_to_be_removed_and_one_with_a_single_connection_
         let idle_ns = wait_ns(&pair);
         put(&mut pair, Expiry::AfterMs(4_000));
         if sweeps {
-            let due_ms = pair.worker.shared().store.sweep_due_ms();
+            let due_ms = pair.handler.shared().store.sweep_due_ms();
             // The clock of the pair began at the 1000th second.
             due_ns = (due_ms - 1_000_000) * MILLISECOND_NS;
             assert!(due_ns > 24_000 * MILLISECOND_NS, "it is there until then");
@@ -71,7 +71,7 @@ fn a_loop_ticks_when_an_entry_is_to_be_removed_and_one_with_a_single_connection_
             assert_eq!(wait_ns(&pair), idle_ns, "that is the part of the door");
         }
         let entries = |pair: &Pair| {
-            let store = &pair.worker.shared().store;
+            let store = &pair.handler.shared().store;
             let view = store.view(store::DatabaseId::DEFAULT);
             view.expect("it is in memory").statistics().entries
         };
@@ -124,7 +124,7 @@ fn a_drain_ticks_when_its_idle_timeout_ends_and_when_its_last_calls_do() {
             pair.now_ns = stopped_ns + now_ns;
             pair.sent.clear();
             pair.turn();
-            assert_eq!(pair.worker.running(), calls);
+            assert_eq!(pair.handler.running(), calls);
         }
     }
 }
@@ -158,7 +158,7 @@ fn a_drain_waits_for_a_peer_as_long_as_it_takes_its_answer() {
         for step_ns in (0..taken_ns).step_by(400_000_000).chain([taken_ns]) {
             pair.now_ns = stopped_ns + step_ns;
             pair.turn();
-            assert!(!pair.worker.is_drained(), "{step_ns}");
+            assert!(!pair.handler.is_drained(), "{step_ns}");
         }
         // What the windows let out is gone.
         for _ in 0..5 {
@@ -169,7 +169,7 @@ fn a_drain_waits_for_a_peer_as_long_as_it_takes_its_answer() {
             pair.now_ns = stopped_ns + now_ns;
             pair.sent.clear();
             pair.turn();
-            assert_eq!(pair.worker.is_drained(), is_drained, "{taken_ns} {now_ns}");
+            assert_eq!(pair.handler.is_drained(), is_drained, "{taken_ns} {now_ns}");
         }
     }
 }
@@ -189,10 +189,10 @@ fn a_connection_that_waits_for_memory_looks_for_it_again() {
         // Its call goes on as its time has come, not as the peer says something.
         let others = pair.fill_account();
         pair.now_ns += 10 * MILLISECOND_NS;
-        assert_eq!(pair.turn_of_worker(), []);
+        assert_eq!(pair.turn_of_loop(), []);
         assert_eq!(wait_ns(&pair), Some(looks_ns));
         pair.now_ns += looks_ns;
-        assert_eq!(pair.turn_of_worker(), []);
+        assert_eq!(pair.turn_of_loop(), []);
         assert_eq!(wait_ns(&pair), Some(looks_ns), "and again");
         drop(others);
         pair.now_ns += looks_ns;
@@ -208,7 +208,7 @@ fn a_connection_that_waits_for_memory_looks_for_it_again() {
 #[test]
 fn a_call_whose_memory_others_have_taken_tries_again_soon() {
     let mut pair = Pair::open();
-    let account = std::sync::Arc::clone(pair.worker.account());
+    let account = std::sync::Arc::clone(pair.handler.account());
     for _ in 0..2 {
         pair.now_ns += 20_000 * MILLISECOND_NS;
         pair.turn();
@@ -236,7 +236,7 @@ fn a_call_whose_memory_others_have_taken_tries_again_soon() {
 fn a_connection_without_memory_for_its_large_message_looks_for_it_soon() {
     let retry_ns = limits::TURN_RETRY_MS * MILLISECOND_NS;
     let mut pair = Pair::open();
-    let account = std::sync::Arc::clone(pair.worker.account());
+    let account = std::sync::Arc::clone(pair.handler.account());
     for _ in 0..2 {
         pair.now_ns += 20_000 * MILLISECOND_NS;
         pair.turn();
@@ -270,7 +270,7 @@ fn a_connection_without_memory_for_its_large_message_looks_for_it_soon() {
 fn connections_that_wait_look_the_less_often_the_more_of_them_there_are() {
     const OTHERS: u64 = 500;
     let mut pair = Pair::open();
-    let account = std::sync::Arc::clone(pair.worker.account());
+    let account = std::sync::Arc::clone(pair.handler.account());
     let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
     let full = pair.fill_account();
     assert!(account.try_overdraft(false));

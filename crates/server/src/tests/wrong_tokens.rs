@@ -30,7 +30,7 @@ fn rights(text: &str) -> Rights {
 /// A connection to a server that knows the token 1, which may read.
 fn open() -> Pair {
     let pair = Pair::of(Rights::default());
-    let identities = &pair.worker.shared().identities;
+    let identities = &pair.handler.shared().identities;
     let issued = IssuedToken {
         hash: identities.key().hash(&Token::new([1; TOKEN_BYTES])),
         expires_ms: NEVER_MS,
@@ -71,7 +71,7 @@ fn ended(pair: &mut Pair) -> Vec<(StreamKey, Code)> {
 }
 
 fn refused(pair: &Pair, reason: RefusedFor) -> u64 {
-    let totals = pair.worker.shared().figures.totals();
+    let totals = pair.handler.shared().figures.totals();
     let found = totals.refused.iter().find(|(_, other)| *other == reason);
     found.expect("all reasons are there").0
 }
@@ -92,7 +92,11 @@ fn those_that_follow_wait_and_a_good_token_is_served_at_once() {
         send_what_is_refused_at_once(&mut pair);
         let waiting: Vec<_> = (0..5).map(|number| send(&mut pair, 10 + number)).collect();
         assert_eq!(ended(&mut pair), []);
-        assert_eq!(pair.worker.running(), 5, "each is a call of its connection");
+        assert_eq!(
+            pair.handler.running(),
+            5,
+            "each is a call of its connection"
+        );
         for _ in 0..3 {
             let good = send(&mut pair, 1);
             assert_eq!(ended(&mut pair), [(good, Code::Ok)]);
@@ -103,10 +107,10 @@ fn those_that_follow_wait_and_a_good_token_is_served_at_once() {
             pair.now_ns += 1;
             assert_eq!(ended(&mut pair), [(call, Code::Unauthenticated)]);
         }
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
         let sent = round * (WRONG_TOKENS_AT_ONCE + 5);
         assert_eq!(refused(&pair, RefusedFor::TokenWrong), sent);
-        let totals = pair.worker.shared().figures.totals();
+        let totals = pair.handler.shared().figures.totals();
         assert_eq!(
             totals.started,
             [(Method::Get, round * 3)],
@@ -127,20 +131,20 @@ fn a_refusal_that_waits_ends_with_its_call_and_with_its_connection() {
         (pair.client).reset(calls[0], &mut pair.sent, ErrorCode::Cancel);
         pair.client.forget(calls[0]);
         assert_eq!(ended(&mut pair), []);
-        assert_eq!(pair.worker.running(), 3);
+        assert_eq!(pair.handler.running(), 3);
         // Its place is not that of the next one, which could be reset as well.
         pair.now_ns += INTERVAL_NS;
         assert_eq!(ended(&mut pair), []);
         pair.now_ns += INTERVAL_NS;
         assert_eq!(ended(&mut pair), [(calls[1], Code::Unauthenticated)]);
         // Another table of identities leaves them as they are.
-        let identities = &pair.worker.shared().identities;
+        let identities = &pair.handler.shared().identities;
         identities.replace(Vec::new(), 0).expect("none is sound");
         assert_eq!(ended(&mut pair), []);
-        assert_eq!(pair.worker.running(), 2);
+        assert_eq!(pair.handler.running(), 2);
         pair.close();
-        assert_eq!(pair.worker.running(), 0);
-        assert_eq!(pair.worker.account().charged_bytes(), 0);
+        assert_eq!(pair.handler.running(), 0);
+        assert_eq!(pair.handler.account().charged_bytes(), 0);
         pair = open();
     }
 }
@@ -159,12 +163,12 @@ fn what_comes_for_a_call_that_waits_for_its_refusal_is_charged_and_given_back() 
             });
             assert_eq!(ended(&mut pair), []);
         }
-        assert_eq!(pair.worker.running(), 1);
+        assert_eq!(pair.handler.running(), 1);
         assert!(pair.messages.is_empty());
         pair.now_ns += INTERVAL_NS;
         assert_eq!(ended(&mut pair), [(call, Code::Unauthenticated)]);
-        assert_eq!(pair.worker.running(), 0);
-        assert_eq!(pair.worker.account().charged_bytes(), 0);
+        assert_eq!(pair.handler.running(), 0);
+        assert_eq!(pair.handler.account().charged_bytes(), 0);
     }
 }
 
@@ -175,7 +179,7 @@ fn send_more_than_have_a_turn(pair: &mut Pair, more: u64) {
         send(pair, 9);
     }
     assert_eq!(ended(pair), []);
-    assert_eq!(pair.worker.running() as u64, WAITING_REFUSALS + more);
+    assert_eq!(pair.handler.running() as u64, WAITING_REFUSALS + more);
 }
 
 fn check_health(pair: &mut Pair) {
@@ -199,13 +203,13 @@ fn a_connection_that_nobody_was_let_in_on_is_slowed_and_not_ended_when_too_many_
                 send(&mut pair, 9);
                 assert_eq!(ended(&mut pair), [], "a check is no good call");
             }
-            let waiting = pair.worker.running();
+            let waiting = pair.handler.running();
             pair.now_ns += WAITING_REFUSALS * INTERVAL_NS - 1;
             let before = ended(&mut pair).len();
             assert_eq!(before as u64, WAITING_REFUSALS - 1);
             pair.now_ns += 1;
             assert_eq!(before + ended(&mut pair).len(), waiting);
-            assert_eq!(pair.worker.running(), 0);
+            assert_eq!(pair.handler.running(), 0);
             assert!(!pair.io.is_closing());
         }
         // The first good call of the connection, while others wait.
@@ -215,8 +219,8 @@ fn a_connection_that_nobody_was_let_in_on_is_slowed_and_not_ended_when_too_many_
         let call = send(&mut pair, 9);
         assert_eq!(ended(&mut pair), [(call, Code::Unauthenticated)]);
         pair.close();
-        assert_eq!(pair.worker.running(), 0);
-        assert_eq!(pair.worker.account().charged_bytes(), 0);
+        assert_eq!(pair.handler.running(), 0);
+        assert_eq!(pair.handler.account().charged_bytes(), 0);
     }
 }
 
@@ -232,7 +236,7 @@ fn what_waits_for_its_refusal_leaves_streams_of_its_connection_to_others() {
         }
         pair.now_ns += WAITING_REFUSALS * INTERVAL_NS;
         assert_eq!(ended(&mut pair).len(), share);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
     }
 }
 
@@ -255,7 +259,7 @@ fn a_connection_that_others_use_is_not_ended_when_too_many_wait() {
         }
         pair.now_ns += WAITING_REFUSALS * INTERVAL_NS;
         assert_eq!(ended(&mut pair).len() as u64, WAITING_REFUSALS);
-        assert_eq!(pair.worker.running(), 0);
+        assert_eq!(pair.handler.running(), 0);
         assert!(!pair.io.is_closing());
     }
 }
@@ -286,5 +290,5 @@ fn what_waits_for_its_refusal_does_not_hold_up_a_stop() {
     pair.now_ns += crate::limits::DRAIN_IDLE_MS * 1_000_000;
     let ended = ended(&mut pair);
     assert_eq!(ended.len() as u64, WAITING_REFUSALS);
-    assert_eq!(pair.worker.running(), 0);
+    assert_eq!(pair.handler.running(), 0);
 }

@@ -249,7 +249,7 @@ impl Durable {
                 How::Loss => self.machine.disk.lose_power(),
                 _ => self.machine.disk.kill(),
             }
-            *self.machine.rounds.borrow_mut() = None;
+            *self.machine.commit_loop.borrow_mut() = None;
         }
         self.is_full = false;
         let started = self.machine.start(&mut how, world.base());

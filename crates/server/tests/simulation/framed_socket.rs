@@ -2,7 +2,8 @@
 
 use net::{ConnectionId, Io};
 use wire::framed::{
-    BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedStatus,
+    BeginError, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedClientConnection,
+    FramedStatus,
 };
 use wire::framed::{FramedProtocol, StatusMeaning};
 use wire::grpc::{Code, Status};
@@ -21,7 +22,7 @@ pub struct FramedSocket {
     pub id: ConnectionId,
     /// To which life of the server it leads.
     life: usize,
-    connection: ClientConnection,
+    connection: FramedClientConnection,
     /// What came of a response that is not there as a whole: it may be larger than the input.
     input: Vec<u8>,
     calls: Vec<Call>,
@@ -39,7 +40,7 @@ impl FramedSocket {
         FramedSocket {
             id,
             life: world.life,
-            connection: ClientConnection::new(protocol, &Config::client()),
+            connection: FramedClientConnection::new(protocol, &Config::client()),
             input: Vec::new(),
             calls: Vec::new(),
             in_flight: match protocol {

@@ -44,7 +44,7 @@ pub struct Machine {
     pub blobs: BlobConfig,
     /// There are answers in the mailbox.
     mail: Arc<AtomicBool>,
-    pub rounds: Rc<RefCell<Option<CommitLoop>>>,
+    pub commit_loop: Rc<RefCell<Option<CommitLoop>>>,
     pub events: Rc<RefCell<Vec<StorageEvent>>>,
     /// A snapshot is in the making.
     making: Rc<Cell<bool>>,
@@ -77,7 +77,7 @@ impl Machine {
                 ..BlobConfig::default()
             },
             mail: Arc::default(),
-            rounds: Rc::default(),
+            commit_loop: Rc::default(),
             events: Rc::default(),
             making: Rc::default(),
             failed_folder_syncs: 0,
@@ -87,7 +87,7 @@ impl Machine {
     /// The committer as a node of the network, so that it has turns like everybody else.
     pub fn committer(&self) -> Box<dyn Handler> {
         Box::new(Committer {
-            rounds: Rc::clone(&self.rounds),
+            commit_loop: Rc::clone(&self.commit_loop),
             events: Rc::clone(&self.events),
             time: Arc::clone(&self.time),
             making: Rc::clone(&self.making),
@@ -114,7 +114,7 @@ impl Machine {
 
     /// Whether the committer has something to do.
     pub fn has_work(&self) -> bool {
-        self.rounds
+        self.commit_loop
             .borrow()
             .as_ref()
             .is_some_and(CommitLoop::has_work)
@@ -122,7 +122,7 @@ impl Machine {
 
     /// Whether writes are refused until a restart.
     pub fn has_failed(&self) -> bool {
-        self.rounds
+        self.commit_loop
             .borrow()
             .as_ref()
             .is_some_and(CommitLoop::has_failed)
@@ -224,11 +224,11 @@ impl Machine {
         let waker = Box::new(move || mail.store(true, Ordering::Relaxed));
         let Simulated {
             handler,
-            rounds,
+            commit_loop,
             shared,
             recovered,
         } = simulated(config, waker)?;
-        *self.rounds.borrow_mut() = rounds;
+        *self.commit_loop.borrow_mut() = commit_loop;
         self.events.borrow_mut().clear();
         self.making.set(false);
         let time = Arc::clone(&self.time);
@@ -260,10 +260,10 @@ impl Machine {
     /// After a sync of the folder has failed, no further segment is prepared until a restart. There
     /// may be no room for the closing group then; all that was written is durable even so.
     pub fn close(&self) {
-        let rounds = self.rounds.borrow_mut().take().expect("it runs");
+        let commit_loop = self.commit_loop.borrow_mut().take().expect("it runs");
         let mut clock = CommitterClock(Arc::clone(&self.time));
         let failed_folder_syncs = self.disk.fault_counts().failed_folder_syncs;
-        match rounds.close(&mut clock) {
+        match commit_loop.close(&mut clock) {
             Ok(()) => {}
             Err(WriteError::NoRoom { source: None, .. })
                 if failed_folder_syncs > self.failed_folder_syncs =>
@@ -334,7 +334,7 @@ fn draw_token() -> Box<DrawToken> {
 
 /// The node of the committer. It carries out one group, and is busy for a while.
 struct Committer {
-    rounds: Rc<RefCell<Option<CommitLoop>>>,
+    commit_loop: Rc<RefCell<Option<CommitLoop>>>,
     events: Rc<RefCell<Vec<StorageEvent>>>,
     time: Arc<VirtualTime>,
     making: Rc<Cell<bool>>,
@@ -349,8 +349,8 @@ impl Handler for Committer {
     fn closed(&mut self, _: ConnectionId, _: Closed, _: u64) {}
 
     fn tick(&mut self, _: &mut dyn Connections, now_ns: u64) {
-        let mut rounds = self.rounds.borrow_mut();
-        let Some(rounds) = rounds
+        let mut commit_loop = self.commit_loop.borrow_mut();
+        let Some(commit_loop) = commit_loop
             .as_mut()
             .filter(|_| self.busy_until_ns.get() <= now_ns)
         else {
@@ -360,33 +360,33 @@ impl Handler for Committer {
         let mut clock = CommitterClock(Arc::clone(&self.time));
         let mut random = self.random.borrow_mut();
         let is_small = random.below(2) == 0;
-        rounds.set_group_operations(if is_small {
+        commit_loop.set_group_operations(if is_small {
             1 + random.below(GROUP_OPERATIONS) as usize
         } else {
             usize::MAX
         });
-        let worked = rounds.round(&mut clock);
+        let worked = commit_loop.round(&mut clock);
         if random.below(SNAPSHOT_ASKED_ONCE_IN) == 0 {
-            rounds.ask_for_snapshot();
+            commit_loop.ask_for_snapshot();
         }
         for _ in 0..random.below(3) {
-            self.making.set(rounds.step_snapshot(&mut clock));
+            self.making.set(commit_loop.step_snapshot(&mut clock));
         }
         if worked || self.making.get() {
             self.busy_until_ns.set(now_ns + random.below(BUSY_NS));
         }
-        self.events.borrow_mut().extend(rounds.take_events());
-        drop(rounds.take_garbage());
+        self.events.borrow_mut().extend(commit_loop.take_events());
+        drop(commit_loop.take_garbage());
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
-        let rounds = self.rounds.borrow();
-        let rounds = rounds.as_ref()?;
+        let commit_loop = self.commit_loop.borrow();
+        let commit_loop = commit_loop.as_ref()?;
         let busy_until_ns = self.busy_until_ns.get();
-        if rounds.has_work() || self.making.get() {
+        if commit_loop.has_work() || self.making.get() {
             return Some(busy_until_ns);
         }
-        let due_ns = rounds.due_ns();
+        let due_ns = commit_loop.due_ns();
         (due_ns != u64::MAX).then_some(due_ns.max(busy_until_ns))
     }
 

@@ -58,11 +58,11 @@ impl IdentityCall {
     /// Decides, with all identities at hand.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Permissions + Responses + SendRoom + CallClock),
     ) -> Result<(), Status> {
-        let read = shared.identities.read(shown);
+        let read = shared.identities.read(view);
         let stored = read.stored();
         let now_ms = actions.now_ms();
         check_caller(stored, now_ms, actions)?;

@@ -153,9 +153,9 @@ where
         }
     }
 
-    fn read(&mut self, shown: &ReadView<'_>, _kept: &[u8], shared: &Shared, actions: &mut A) {
+    fn read(&mut self, view: &ReadView<'_>, _kept: &[u8], shared: &Shared, actions: &mut A) {
         if let Some(call) = &mut self.identity_call
-            && let Err(status) = call.read(shown, shared, actions)
+            && let Err(status) = call.read(view, shared, actions)
         {
             actions.finish(status);
         }

@@ -70,25 +70,20 @@ impl DownloadCall {
     /// The view shows which blob it is.
     pub(super) fn open(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         key: &[u8],
         shared: &Shared,
         actions: &mut (impl BlobAccess + Responses + SendRoom + ResponseMemory),
     ) {
-        match self.try_open(shown, key, shared) {
+        match self.try_open(view, key, shared) {
             Ok(()) => self.go_on(actions),
             Err(status) => actions.finish(status),
         }
     }
 
-    fn try_open(
-        &mut self,
-        shown: &ReadView<'_>,
-        key: &[u8],
-        shared: &Shared,
-    ) -> Result<(), Status> {
+    fn try_open(&mut self, view: &ReadView<'_>, key: &[u8], shared: &Shared) -> Result<(), Status> {
         let name = &self.name;
-        let found = find(shown, key, shared)?;
+        let found = find(view, key, shared)?;
         let (version, description) = found.ok_or_else(|| not_found(name))?;
         if self.if_version.is_some_and(|wanted| wanted != version) {
             return Err(Status::new(

@@ -62,7 +62,7 @@ impl BlobListing {
     /// Sends a page.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         actions: &mut (impl DatabaseAccess + Responses + SendRoom),
     ) {
         self.asked = false;
@@ -70,7 +70,7 @@ impl BlobListing {
             return;
         }
         let mut is_complete = false;
-        actions.message(|out| is_complete = self.encode_page(shown, out));
+        actions.message(|out| is_complete = self.encode_page(view, out));
         match is_complete {
             true => actions.finish(Status::OK),
             false => self.go_on(actions),
@@ -86,7 +86,7 @@ impl BlobListing {
     }
 
     /// Appends a page; returns whether it is the last. Its bytes are bounded by its rows.
-    fn encode_page(&mut self, shown: &ReadView<'_>, out: &mut Vec<u8>) -> bool {
+    fn encode_page(&mut self, view: &ReadView<'_>, out: &mut Vec<u8>) -> bool {
         let mut buffer = Vec::new();
         let mut range = Range::prefix(&self.prefix, &mut buffer);
         let passed = self.passed.take();
@@ -94,7 +94,7 @@ impl BlobListing {
             range.start = Bound::Excluded(passed);
         }
         let (mut left, mut last) = (self.left, None);
-        let end = shown.scan(
+        let end = view.scan(
             &range,
             Direction::Forward,
             0,

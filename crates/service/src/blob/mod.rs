@@ -114,11 +114,11 @@ where
         }
     }
 
-    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
+    fn read(&mut self, view: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            BlobStep::Download(download) => download.open(shown, kept, shared, actions),
-            BlobStep::Stat(name) => answer_stat(name, shown, kept, shared, actions),
-            BlobStep::List(list) => list.read(shown, actions),
+            BlobStep::Download(download) => download.open(view, kept, shared, actions),
+            BlobStep::Stat(name) => answer_stat(name, view, kept, shared, actions),
+            BlobStep::List(list) => list.read(view, actions),
             _ => debug_assert!(false, "nothing was to be read"),
         }
     }
@@ -225,12 +225,12 @@ pub(crate) fn read_description(
 
 /// Looks a blob up in a view of the hidden index. `Err`: its description makes no sense.
 pub(crate) fn find<'v>(
-    shown: &'v ReadView<'_>,
+    view: &'v ReadView<'_>,
     key: &[u8],
     shared: &Shared,
 ) -> Result<Option<(u64, Description<'v>)>, Status> {
     let hash = shared.store.hasher().hash(key);
-    let found = shown.get(key, hash, 0).map_err(|_| refuse::unreadable())?;
+    let found = view.get(key, hash, 0).map_err(|_| refuse::unreadable())?;
     let Some(entry) = found else {
         return Ok(None);
     };
@@ -264,12 +264,12 @@ fn begin_stat(
 
 fn answer_stat(
     name: &str,
-    shown: &ReadView<'_>,
+    view: &ReadView<'_>,
     key: &[u8],
     shared: &Shared,
     actions: &mut impl Responses,
 ) {
-    match find(shown, key, shared) {
+    match find(view, key, shared) {
         Err(status) => actions.finish(status),
         Ok(None) => actions.respond(|out| StatResponse::default().encode(out)),
         Ok(Some((version, description))) => {

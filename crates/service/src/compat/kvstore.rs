@@ -179,11 +179,11 @@ where
         }
     }
 
-    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], _shared: &Shared, actions: &mut A) {
+    fn read(&mut self, view: &ReadView<'_>, kept: &[u8], _shared: &Shared, actions: &mut A) {
         let KvstoreStep::Reading { hash } = self.step else {
             return debug_assert!(false, "nothing was to be read");
         };
-        let Ok(entry) = shown.get(kept, hash, actions.now_ms()) else {
+        let Ok(entry) = view.get(kept, hash, actions.now_ms()) else {
             debug_assert!(false, "a call plan all that it looks at");
             return actions.finish(keyvalue::not_fetched());
         };

@@ -159,12 +159,12 @@ impl Get {
 
     pub(super) fn open(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         key: &[u8],
         shared: &Shared,
         actions: &mut (impl BlobAccess + Responses + PlainResponse + SendRoom + ResponseMemory),
     ) {
-        let (version, description) = match find(shown, key, shared) {
+        let (version, description) = match find(view, key, shared) {
             Ok(Some(found)) => found,
             Ok(None) => return actions.finish(Status::not_found("there is no such blob")),
             Err(status) => return actions.finish(status),

@@ -117,9 +117,9 @@ where
         }
     }
 
-    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
+    fn read(&mut self, view: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         if let HttpStep::Get(get) = &mut *self.0 {
-            get.open(shown, kept, shared, actions);
+            get.open(view, kept, shared, actions);
         }
     }
 

@@ -12,7 +12,7 @@ use store::{
 };
 
 use super::messages::{HistoryPoint, Invalid, decode_batch, decode_operation, operations};
-use super::{KeyValueStep, PushedOperation, answer, refuse, value_bytes_at_most};
+use super::{KeyValueState, PushedOperation, answer, refuse, value_bytes_at_most};
 use crate::actions::{CallClock, DatabaseAccess, Permissions, ResponseMemory, Responses, SendRoom};
 use crate::call::Shared;
 use crate::limits::{
@@ -45,7 +45,7 @@ pub(super) fn begin(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
-) -> Result<KeyValueStep, Status> {
+) -> Result<KeyValueState, Status> {
     let decoded = decode_batch(bytes);
     let (request, mode) = decoded.map_err(|invalid| refuse::invalid(Method::Batch, invalid))?;
     let database = refuse::find_database(Right::Read, request.database, shared, actions)?;
@@ -71,8 +71,8 @@ pub(super) fn begin(
         let place = (database, mode);
         let begun = begin_writes(&request, place, allowed_bytes, shared, actions)?;
         return Ok(match begun {
-            Some(batch) => KeyValueStep::WriteBatch(Box::new(batch)),
-            None => KeyValueStep::Expecting(Method::Batch),
+            Some(batch) => KeyValueState::WriteBatch(Box::new(batch)),
+            None => KeyValueState::Expecting(Method::Batch),
         });
     }
     let is_on_disk = matches!(shared.store.index_view(database), IndexView::Disk(_));
@@ -86,7 +86,7 @@ pub(super) fn begin(
         false => (named_bytes, 0),
     };
     if !actions.room_for_answer(bytes.len() + expected_bytes) {
-        return Ok(KeyValueStep::Expecting(Method::Batch));
+        return Ok(KeyValueState::Expecting(Method::Batch));
     }
     let batch = ReadBatch {
         request: bytes.into(),
@@ -95,7 +95,7 @@ pub(super) fn begin(
         max_answer_bytes,
     };
     batch.ask(actions);
-    Ok(KeyValueStep::ReadBatch(Box::new(batch)))
+    Ok(KeyValueState::ReadBatch(Box::new(batch)))
 }
 
 /// The bound on the answer to a request that asks for this one, 0 if it names none: what the server
@@ -301,7 +301,7 @@ impl ReadBatch {
     /// Answers all reads from one view.
     pub(super) fn read(
         &self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl Responses + SendRoom + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
@@ -316,9 +316,9 @@ impl ReadBatch {
         // What it shares with the database, each value once: the peer may be long in taking it, and
         // it may be overwritten.
         let (mut shared_values, mut shared_bytes) = (HashSet::new(), 0);
-        encode_applied(&mut answer.own, point_of(shown));
+        encode_applied(&mut answer.own, point_of(view));
         for key in keys_of(&self.decoded()) {
-            let entry = shown.get(key, shared.store.hasher().hash(key), now_ms)?;
+            let entry = view.get(key, shared.store.hasher().hash(key), now_ms)?;
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value.len());
             // Looked at before the value is copied, so that no more than the bound is ever in
             // memory.
@@ -442,8 +442,8 @@ pub(super) fn refused(method: Method, refusal: Refusal, max_answer_bytes: u64) -
 }
 
 /// The view that a read was answered from.
-pub(super) fn point_of(shown: &ReadView<'_>) -> HistoryPoint {
-    HistoryPoint::new(shown.history_id(), shown.sequence())
+pub(super) fn point_of(view: &ReadView<'_>) -> HistoryPoint {
+    HistoryPoint::new(view.history_id(), view.sequence())
 }
 
 /// The commit that a write was decided in.

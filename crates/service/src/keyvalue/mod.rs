@@ -43,10 +43,10 @@ use transact::Transact;
 use watch::Watch;
 
 /// A call of `pelton.v1.KeyValue`.
-pub struct KeyValueCall(KeyValueStep);
+pub struct KeyValueCall(KeyValueState);
 
 /// How far a call has come.
-enum KeyValueStep {
+enum KeyValueState {
     /// The request has not arrived yet.
     Expecting(Method),
     /// A Get waits for the tick's view; its key is kept by the layer above.
@@ -105,8 +105,8 @@ impl KeyValueCall {
         _actions: &mut impl Sized,
     ) -> KeyValueCall {
         KeyValueCall(match method {
-            Method::Pipe => KeyValueStep::Pipe(Box::default()),
-            method => KeyValueStep::Expecting(method),
+            Method::Pipe => KeyValueState::Pipe(Box::default()),
+            method => KeyValueState::Expecting(method),
         })
     }
 }
@@ -114,18 +114,18 @@ impl KeyValueCall {
 impl PlanReads for KeyValueCall {
     fn plan_reads(&self, kept: &[u8], plan: &mut ReadPlan) {
         match &self.0 {
-            KeyValueStep::Get { .. } => plan.key(kept),
-            KeyValueStep::ReadBatch(batch) => batch.plan_reads(plan),
-            KeyValueStep::Scan(scan) => scan.plan_reads(plan),
-            KeyValueStep::Count(count) => count.plan_reads(plan),
+            KeyValueState::Get { .. } => plan.key(kept),
+            KeyValueState::ReadBatch(batch) => batch.plan_reads(plan),
+            KeyValueState::Scan(scan) => scan.plan_reads(plan),
+            KeyValueState::Count(count) => count.plan_reads(plan),
             _ => debug_assert!(false, "nothing was to be read"),
         }
     }
 
     fn reads_in_order(&self) -> bool {
         match &self.0 {
-            KeyValueStep::Scan(_) => true,
-            KeyValueStep::Count(count) => count.reads_in_order(),
+            KeyValueState::Scan(_) => true,
+            KeyValueState::Count(count) => count.reads_in_order(),
             _ => false,
         }
     }
@@ -145,34 +145,34 @@ where
     #[inline]
     fn message(&mut self, bytes: &[u8], last: bool, shared: &Shared, actions: &mut A) {
         let method = match &mut self.0 {
-            KeyValueStep::Expecting(method) => *method,
-            KeyValueStep::Pipe(pipe) => return pipe.message(bytes, last, shared, actions),
+            KeyValueState::Expecting(method) => *method,
+            KeyValueState::Pipe(pipe) => return pipe.message(bytes, last, shared, actions),
             _ => return actions.finish(status::second_request("this method")),
         };
-        match KeyValueStep::begin(method, bytes, shared, actions) {
+        match KeyValueState::begin(method, bytes, shared, actions) {
             Ok(step) => self.0 = step,
             Err(status) => return actions.finish(status),
         }
-        if let KeyValueStep::Watch(watch) = &mut self.0 {
+        if let KeyValueState::Watch(watch) = &mut self.0 {
             watch.go_on(shared, actions);
         }
     }
 
     fn half_closed(&mut self, _shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            KeyValueStep::Expecting(method) => actions.finish(status::no_request(method.path())),
-            KeyValueStep::Pipe(pipe) => pipe.half_closed(actions),
+            KeyValueState::Expecting(method) => actions.finish(status::no_request(method.path())),
+            KeyValueState::Pipe(pipe) => pipe.half_closed(actions),
             _ => {}
         }
     }
 
     #[inline]
-    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
+    fn read(&mut self, view: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         let read = match &mut self.0 {
-            KeyValueStep::Get { hash } => answer_get(shown, kept, *hash, actions),
-            KeyValueStep::ReadBatch(batch) => batch.read(shown, shared, actions),
-            KeyValueStep::Scan(scan) => scan.read(shown, actions),
-            KeyValueStep::Count(count) => count.read(shown, actions),
+            KeyValueState::Get { hash } => answer_get(view, kept, *hash, actions),
+            KeyValueState::ReadBatch(batch) => batch.read(view, shared, actions),
+            KeyValueState::Scan(scan) => scan.read(view, actions),
+            KeyValueState::Count(count) => count.read(view, actions),
             _ => return debug_assert!(false, "nothing was to be read"),
         };
         if let Err(NotFetched) = read {
@@ -184,20 +184,20 @@ where
     #[inline]
     fn committed(&mut self, outcome: &CommitOutcome<'_>, shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            KeyValueStep::Write(pushed) => answer_write(*pushed, outcome, shared, actions),
-            KeyValueStep::WriteBatch(batch) => batch.committed(outcome, shared, actions),
-            KeyValueStep::Transact(transact) => transact.committed(outcome, shared, actions),
-            KeyValueStep::Pipe(pipe) => pipe.committed(outcome, shared, actions),
+            KeyValueState::Write(pushed) => answer_write(*pushed, outcome, shared, actions),
+            KeyValueState::WriteBatch(batch) => batch.committed(outcome, shared, actions),
+            KeyValueState::Transact(transact) => transact.committed(outcome, shared, actions),
+            KeyValueState::Pipe(pipe) => pipe.committed(outcome, shared, actions),
             _ => debug_assert!(false, "nothing was submitted"),
         }
     }
 
     fn writable(&mut self, shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            KeyValueStep::Scan(scan) => scan.go_on(actions),
-            KeyValueStep::ReadBatch(batch) => batch.ask(actions),
-            KeyValueStep::Pipe(pipe) => pipe.writable(actions),
-            KeyValueStep::Watch(watch) => watch.go_on(shared, actions),
+            KeyValueState::Scan(scan) => scan.go_on(actions),
+            KeyValueState::ReadBatch(batch) => batch.ask(actions),
+            KeyValueState::Pipe(pipe) => pipe.writable(actions),
+            KeyValueState::Watch(watch) => watch.go_on(shared, actions),
             _ => {}
         }
     }
@@ -210,21 +210,21 @@ where
         actions: &mut A,
     ) {
         match &mut self.0 {
-            KeyValueStep::Watch(watch) => watch.log_read(reading, read, shared, actions),
+            KeyValueState::Watch(watch) => watch.log_read(reading, read, shared, actions),
             _ => debug_assert!(false, "nothing was to be read from the log"),
         }
     }
 
     fn woken(&mut self, shared: &Shared, actions: &mut A) {
         match &mut self.0 {
-            KeyValueStep::Pipe(pipe) => pipe.woken(actions),
-            KeyValueStep::Watch(watch) => watch.go_on(shared, actions),
+            KeyValueState::Pipe(pipe) => pipe.woken(actions),
+            KeyValueState::Watch(watch) => watch.go_on(shared, actions),
             _ => {}
         }
     }
 }
 
-impl KeyValueStep {
+impl KeyValueState {
     /// Takes up the request: what is wrong with it is said now, before anything is done.
     #[inline]
     fn begin(
@@ -232,7 +232,7 @@ impl KeyValueStep {
         bytes: &[u8],
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory + Wakeups),
-    ) -> Result<KeyValueStep, Status> {
+    ) -> Result<KeyValueState, Status> {
         match method {
             Method::Get => begin_get(bytes, shared, actions),
             Method::Put => begin_write(method, OperationKind::Put, bytes, shared, actions),
@@ -244,15 +244,15 @@ impl KeyValueStep {
             Method::Batch => batch::begin(bytes, shared, actions),
             Method::Transact => {
                 let transact = Transact::begin(bytes, shared, actions)?;
-                Ok(transact.map_or(KeyValueStep::Expecting(method), |begun| {
-                    KeyValueStep::Transact(Box::new(begun))
+                Ok(transact.map_or(KeyValueState::Expecting(method), |begun| {
+                    KeyValueState::Transact(Box::new(begun))
                 }))
             }
-            Method::Scan => Ok(KeyValueStep::Scan(Scan::begin(bytes, shared, actions)?)),
-            Method::Count => Ok(KeyValueStep::Count(RangeCount::begin(
+            Method::Scan => Ok(KeyValueState::Scan(Scan::begin(bytes, shared, actions)?)),
+            Method::Count => Ok(KeyValueState::Count(RangeCount::begin(
                 bytes, shared, actions,
             )?)),
-            Method::Watch => Ok(KeyValueStep::Watch(Watch::begin(bytes, shared, actions)?)),
+            Method::Watch => Ok(KeyValueState::Watch(Watch::begin(bytes, shared, actions)?)),
             _ => Err(Status::unimplemented(method.path())),
         }
     }
@@ -263,24 +263,24 @@ fn begin_get(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut (impl DatabaseAccess + Permissions),
-) -> Result<KeyValueStep, Status> {
+) -> Result<KeyValueState, Status> {
     let (database, key) =
         decode_get(bytes).map_err(|invalid| refuse::invalid(Method::Get, invalid))?;
     let database = refuse::find_database(Right::Read, database, shared, actions)?;
     refuse::check_key(key)?;
     let hash = shared.store.hasher().hash(key);
     actions.read(database, key, hash);
-    Ok(KeyValueStep::Get { hash })
+    Ok(KeyValueState::Get { hash })
 }
 
 #[inline]
 fn answer_get(
-    shown: &ReadView<'_>,
+    view: &ReadView<'_>,
     key: &[u8],
     hash: u64,
     actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
 ) -> Result<(), NotFetched> {
-    let Some(entry) = shown.get(key, hash, actions.now_ms())? else {
+    let Some(entry) = view.get(key, hash, actions.now_ms())? else {
         actions.respond(|out| GetResponse::default().encode(out));
         return Ok(());
     };
@@ -312,13 +312,13 @@ fn begin_write(
     bytes: &[u8],
     shared: &Shared,
     actions: &mut (impl DatabaseAccess + Permissions + ResponseMemory),
-) -> Result<KeyValueStep, Status> {
+) -> Result<KeyValueState, Status> {
     let request =
         Request::decode(kind, bytes).map_err(|invalid| refuse::invalid(method, invalid))?;
     let database = refuse::find_database(Right::Write, request.database, shared, actions)?;
     let pushed = PushedOperation::new(kind, &request.operation);
     if pushed.wants_value && !actions.room_for_answer(value_bytes_at_most(database, shared)) {
-        return Ok(KeyValueStep::Expecting(method));
+        return Ok(KeyValueState::Expecting(method));
     }
     // A lone operation that fails has an outcome to answer with: nothing needs to be undone for it.
     let mut commit = actions.write(database, Mode::Independent);
@@ -326,7 +326,7 @@ fn begin_write(
         .push(&request.operation)
         .map_err(|error| refuse::push_error(method, error))?;
     commit.submit();
-    Ok(KeyValueStep::Write(pushed))
+    Ok(KeyValueState::Write(pushed))
 }
 
 /// Returns how large a value of a database may be, in bytes.

@@ -182,7 +182,7 @@ impl Scan {
     /// Sends one page, and sees to it that the next one follows.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         actions: &mut (impl DatabaseAccess + Responses + SendRoom + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
         self.asked = false;
@@ -192,17 +192,17 @@ impl Scan {
             return Ok(());
         }
         let now_ms = actions.now_ms();
-        let page = match self.large_first_entry(shown, now_ms)? {
+        let page = match self.large_first_entry(view, now_ms)? {
             Some((_, body))
                 if body.len() > actions.message_bytes() && !actions.can_send_large(0) =>
             {
                 return Ok(());
             }
-            Some((entry, body)) => self.send_large(&entry, body, point_of(shown), actions),
+            Some((entry, body)) => self.send_large(&entry, body, point_of(view), actions),
             None => {
                 let mut page = None;
                 let bytes = SCAN_PAGE_BYTES.min(actions.message_bytes());
-                actions.message(|out| page = Some(self.encode_page(shown, now_ms, bytes, out)));
+                actions.message(|out| page = Some(self.encode_page(view, now_ms, bytes, out)));
                 match page {
                     Some(page) => page?,
                     // The stream has ended: its call hears of that.
@@ -242,14 +242,14 @@ impl Scan {
     /// The first entry, if it fills a page by itself and need not be copied.
     fn large_first_entry<'v>(
         &self,
-        shown: &'v ReadView<'_>,
+        view: &'v ReadView<'_>,
         now_ms: u64,
     ) -> Result<Option<LargeEntry<'v>>, NotFetched> {
         if self.keys_only {
             return Ok(None);
         }
         let mut first = None;
-        shown.scan(
+        view.scan(
             &self.rest.range(),
             self.direction,
             now_ms,
@@ -300,19 +300,19 @@ impl Scan {
     /// Appends a page of as many entries as `page_bytes` and the time of a step allow.
     fn encode_page<'v>(
         &self,
-        shown: &'v ReadView<'_>,
+        view: &'v ReadView<'_>,
         now_ms: u64,
         page_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<PageBounds<'v>, NotFetched> {
         let page_start = out.len();
-        encode_page_head(point_of(shown), false, out);
+        encode_page_head(point_of(view), false, out);
         let mut page = PageBounds {
             passed: None,
             entries: 0,
             complete: false,
         };
-        let end = shown.scan(
+        let end = view.scan(
             &self.rest.range(),
             self.direction,
             now_ms,
@@ -418,11 +418,11 @@ impl RangeCount {
     /// estimate gets one too.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
         let range = self.rest.range();
-        let slice = shown.count(&range, actions.now_ms(), COUNT_SLICE_ROWS)?;
+        let slice = view.count(&range, actions.now_ms(), COUNT_SLICE_ROWS)?;
         self.counted += slice.count;
         self.views += 1;
         match slice.passed {
@@ -432,7 +432,7 @@ impl RangeCount {
                 actions.read_long(self.database);
             }
             None => {
-                let point = point_of(shown);
+                let point = point_of(view);
                 let response = CountResponse {
                     count: self.counted,
                     exact: !slice.is_estimate,

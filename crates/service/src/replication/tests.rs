@@ -22,7 +22,7 @@ use crate::status::Code;
 /// A server with a log.
 struct Logged {
     shared: Shared,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     clock: StandingClock,
 }
 
@@ -38,7 +38,7 @@ impl Logged {
         let opened = Store::open(config, disk, &LogConfig::new(id, 1));
         let opened = opened.expect("an empty disk is well");
         Logged {
-            rounds: CommitLoop::new(opened.committer),
+            commit_loop: CommitLoop::new(opened.committer),
             shared: Shared {
                 store: opened.store,
                 ..shared()
@@ -48,25 +48,25 @@ impl Logged {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) {
-        let mailbox = self.rounds.register(Box::new(|| ()));
+        let mailbox = self.commit_loop.register(Box::new(|| ()));
         let mut batch = self.shared.store.write_batch();
         let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
         commit.push(&put(key, value)).expect("it fits");
         commit.submit();
         mailbox.submit(&mut batch);
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
     }
 
     /// Begins an epoch behind what is there.
     fn begin_epoch(&mut self, epoch: u64) -> u64 {
-        let (store, end) = (&self.shared.store, self.rounds.log_sequence());
-        let mailbox = self.rounds.register(Box::new(|| ()));
+        let (store, end) = (&self.shared.store, self.commit_loop.log_sequence());
+        let mailbox = self.commit_loop.register(Box::new(|| ()));
         let mut batch = store.write_batch();
         let begin = ReplicaSetChange::Begin { epoch, end };
         let changed = store.change_replica_set(&mut batch, &[begin]);
         assert_eq!(changed, Ok(()));
         mailbox.submit(&mut batch);
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
         assert_eq!(self.shared.store.epoch(), epoch);
         end
     }
@@ -171,7 +171,7 @@ fn what_a_peer_does_not_take_is_counted_and_sent_later() {
     let (groups, _) = received(&mut fake, &server.shared);
     assert_eq!(
         groups.last().map(|group| group.last_sequence),
-        Some(server.rounds.log_sequence())
+        Some(server.commit_loop.log_sequence())
     );
 }
 
@@ -300,7 +300,7 @@ fn whoever_acknowledges_counts_as_long_as_its_call_goes_on() {
         let mut fake = begin_acknowledging(&server, &acknowledge(&own, &id, 0));
         assert_eq!(responses(&mut fake).len(), 1);
         assert_eq!(held(&server), [(id, 0)]);
-        let sequence = server.rounds.log_sequence();
+        let sequence = server.commit_loop.log_sequence();
         // One response is enough for all that comes while there is no room for it.
         fake.actions.sends_left = 0;
         for sequence in [1, sequence] {

@@ -230,23 +230,23 @@ impl Restoring<'_> {
             blob_bytes,
             manifest,
         };
-        let mut rounds = CommitLoop::new(committer);
+        let mut commit_loop = CommitLoop::new(committer);
         // Who follows another server has its identities, and its epochs.
         let has_none = !self.config.log.follows;
-        remove_hidden(&store, &rounds, has_none);
-        while rounds.round(clock) {}
+        remove_hidden(&store, &commit_loop, has_none);
+        while commit_loop.round(clock) {}
         if has_none && has_hidden(&store) {
             let why = "the tokens and replicas that the log of the backup names cannot be removed";
             return Err(device(&**self.target, "", io::Error::other(why)));
         }
         // It has made the next file of the log. A sync that has failed says that nobody knows what
         // is on the device; one that succeeds later says nothing of it.
-        for event in rounds.take_events() {
+        for event in commit_loop.take_events() {
             if let StorageEvent::NotReady(why) | StorageEvent::Failed(why) = event {
                 return Err(device(&**self.target, "", io::Error::other(why)));
             }
         }
-        rounds.close(clock).map_err(RestoreError::Close)?;
+        commit_loop.close(clock).map_err(RestoreError::Close)?;
         let state = FolderState {
             owner: new_owner(self.config.log.new_log_id),
             durable_sequence: recovered.next_sequence - 1,
@@ -310,19 +310,19 @@ fn has_hidden(store: &Store) -> bool {
 }
 
 /// Has what is in them removed, if the folder is to have none.
-fn remove_hidden(store: &Store, rounds: &CommitLoop, has_none: bool) {
+fn remove_hidden(store: &Store, commit_loop: &CommitLoop, has_none: bool) {
     for hidden in NOT_RESTORED.into_iter().filter(|_| has_none) {
-        remove_entries(hidden, store, rounds);
+        remove_entries(hidden, store, commit_loop);
     }
 }
 
 /// Has the entries of a hidden index removed that the log of a backup has made while that was
 /// written.
-fn remove_entries(hidden: DatabaseId, store: &Store, rounds: &CommitLoop) {
+fn remove_entries(hidden: DatabaseId, store: &Store, commit_loop: &CommitLoop) {
     if !has_entries(hidden, store) {
         return;
     }
-    let mailbox = rounds.register(Box::new(|| {}));
+    let mailbox = commit_loop.register(Box::new(|| {}));
     let mut batch = store.write_batch();
     let mut commit = batch.begin(0, hidden, Mode::Atomic);
     let pushed = commit.push(&Operation::Clear);

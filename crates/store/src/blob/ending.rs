@@ -17,15 +17,15 @@ impl IncompleteUpload {
     pub(super) fn sync(
         self: &Arc<IncompleteUpload>,
         blobs: &Arc<BlobStore>,
-        turn: u64,
+        owner_generation: u64,
         now_ms: u64,
         is_told: bool,
     ) -> Result<(), UploadError> {
         let _syncing = self.syncing.lock();
-        let synced = self.sync_and_mark(blobs, turn, now_ms);
+        let synced = self.sync_and_mark(blobs, owner_generation, now_ms);
         if let Err(UploadError::Device(source)) = &synced {
             let mut progress = self.progress.lock();
-            if is_told && progress.turn == turn {
+            if is_told && progress.owner_generation == owner_generation {
                 progress.owner = None;
             }
             blobs.end_upload(self, progress, Over::Failed(Arc::clone(source)));
@@ -33,9 +33,14 @@ impl IncompleteUpload {
         synced
     }
 
-    fn sync_and_mark(&self, blobs: &BlobStore, turn: u64, now_ms: u64) -> Result<(), UploadError> {
+    fn sync_and_mark(
+        &self,
+        blobs: &BlobStore,
+        owner_generation: u64,
+        now_ms: u64,
+    ) -> Result<(), UploadError> {
         let device = |error| blobs.device(error);
-        let mut progress = self.lock_turn(turn)?;
+        let mut progress = self.lock_for_owner(owner_generation)?;
         if progress.is_sealed {
             // All of it is durable.
             return Ok(());
@@ -51,15 +56,19 @@ impl IncompleteUpload {
         if !is_named {
             blobs.disk.sync_folder().map_err(UploadError::device)?;
         }
-        let mut progress = self.lock_turn(turn)?;
+        let mut progress = self.lock_for_owner(owner_generation)?;
         progress.is_named = true;
         progress.writer()?.set_mark(pending).map_err(device)
     }
 
     /// A stream has ended. What is stored is made durable and waits for another one, or goes if it
     /// cannot be resumed.
-    pub(super) fn leave(self: &Arc<IncompleteUpload>, blobs: &Arc<BlobStore>, turn: u64) {
-        let Ok(mut progress) = self.lock_turn(turn) else {
+    pub(super) fn leave(
+        self: &Arc<IncompleteUpload>,
+        blobs: &Arc<BlobStore>,
+        owner_generation: u64,
+    ) {
+        let Ok(mut progress) = self.lock_for_owner(owner_generation) else {
             return;
         };
         progress.owner = None;

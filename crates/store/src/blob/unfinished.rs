@@ -46,8 +46,9 @@ pub(super) struct IncompleteUpload {
 /// How far an upload has come.
 #[derive(Default)]
 pub(super) struct UploadProgress {
-    /// Which stream has it: they are counted.
-    pub(super) turn: u64,
+    /// Counts the streams that have had it. An [`Upload`](super::Upload) of an earlier one is
+    /// refused as taken over.
+    pub(super) owner_generation: u64,
     /// While a stream has it.
     pub(super) owner: Option<Arc<dyn Owner>>,
     /// While a stream has it.
@@ -218,7 +219,7 @@ impl IncompleteUpload {
         self.stored_bytes.swap(bytes, Ordering::AcqRel)
     }
 
-    /// Takes it from whoever has it. Returns the turn.
+    /// Takes it from whoever has it. Returns the generation of the new owner.
     pub(super) fn take(&self, owner: Arc<dyn Owner>, now_ms: u64) -> Result<u64, UploadError> {
         let mut progress = self.progress.lock();
         let refused = match &progress.over {
@@ -236,25 +237,25 @@ impl IncompleteUpload {
             self.has_stream.store(has_stream, Ordering::Release);
             return Err(refused);
         }
-        progress.turn += 1;
+        progress.owner_generation += 1;
         *self.peer.lock() = owner.peer();
         self.touched_ms.store(now_ms, Ordering::Relaxed);
         self.has_stream.store(true, Ordering::Release);
-        let (turn, before) = (progress.turn, progress.owner.replace(owner));
+        let (owner_generation, before) = (progress.owner_generation, progress.owner.replace(owner));
         drop(progress);
         if let Some(before) = before {
             before.lost(UploadError::TakenOver);
         }
-        Ok(turn)
+        Ok(owner_generation)
     }
 
     /// Locks how far it has come, for the stream that has it.
-    pub(super) fn lock_turn(
+    pub(super) fn lock_for_owner(
         &self,
-        turn: u64,
+        owner_generation: u64,
     ) -> Result<MutexGuard<'_, UploadProgress>, UploadError> {
         let progress = self.progress.lock();
-        if progress.turn != turn {
+        if progress.owner_generation != owner_generation {
             return Err(UploadError::TakenOver);
         }
         match &progress.over {

@@ -24,7 +24,7 @@ use crate::descriptor_budget::DescriptorPermit;
 pub struct Upload {
     pub(super) blobs: Arc<BlobStore>,
     pub(super) unfinished: Arc<IncompleteUpload>,
-    turn: u64,
+    owner_generation: u64,
     size_bytes: Option<u64>,
     pub(super) content_type: Box<str>,
 }
@@ -52,11 +52,11 @@ impl BlobStore {
         self.check_room(begin.database, begin.rest_bytes(), asking)?;
         let unfinished = self.go_on_or_add(begin, known, asking)?;
         self.collect_within(begin.now_ms);
-        let turn = unfinished.take(owner, begin.now_ms)?;
+        let owner_generation = unfinished.take(owner, begin.now_ms)?;
         self.streams.fetch_add(1, Ordering::Relaxed);
         let upload = Upload {
             blobs: Arc::clone(self),
-            turn,
+            owner_generation,
             unfinished,
             size_bytes: begin.size_bytes,
             content_type: begin.content_type.clone(),
@@ -333,16 +333,16 @@ impl Upload {
     /// too slow for that, what follows waits.
     fn sync_soon(&self, now_ms: u64) -> Result<(), UploadError> {
         let unmarked_bytes = self.lock()?.writer()?.unmarked_bytes();
-        let (blobs, turn) = (Arc::clone(&self.blobs), self.turn);
+        let (blobs, owner_generation) = (Arc::clone(&self.blobs), self.owner_generation);
         let sync_bytes = blobs.config.sync_bytes;
         if unmarked_bytes >= limits::UNSYNCED_SYNCS * sync_bytes {
-            return self.unfinished.sync(&blobs, turn, now_ms, true);
+            return self.unfinished.sync(&blobs, owner_generation, now_ms, true);
         }
         let unfinished = Arc::clone(&self.unfinished);
         if unmarked_bytes >= sync_bytes && !unfinished.is_syncing.swap(true, Ordering::AcqRel) {
             self.blobs.run(Box::new(move || {
                 // If it fails, the stream is told why.
-                let _ = unfinished.sync(&blobs, turn, now_ms, false);
+                let _ = unfinished.sync(&blobs, owner_generation, now_ms, false);
                 unfinished.is_syncing.store(false, Ordering::Release);
             }));
         }
@@ -416,7 +416,7 @@ impl Upload {
     }
 
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, UploadProgress>, UploadError> {
-        self.unfinished.lock_turn(self.turn)
+        self.unfinished.lock_for_owner(self.owner_generation)
     }
 }
 
@@ -425,8 +425,8 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.blobs.streams.fetch_sub(1, Ordering::Relaxed);
         let (blobs, unfinished) = (Arc::clone(&self.blobs), Arc::clone(&self.unfinished));
-        let turn = self.turn;
+        let owner_generation = self.owner_generation;
         self.blobs
-            .run(Box::new(move || unfinished.leave(&blobs, turn)));
+            .run(Box::new(move || unfinished.leave(&blobs, owner_generation)));
     }
 }

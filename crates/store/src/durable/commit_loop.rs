@@ -1,5 +1,5 @@
-//! The rounds of the durable committer: from the mailboxes through a group and back to the
-//! mailboxes.
+//! The commit loop: each round takes batches from the mailboxes through a group, and outcomes back
+//! to the mailboxes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use wal::{RetiredSegment, WriteError};
 use super::committer::{AwaitedProgress, DurableCommitter, GroupProgress};
 use super::event::StorageEvent;
 use super::hold::Holds;
-use super::mailbox::{CommitWaker, Hub, Mailbox, Slot};
-use super::pending::Rule;
+use super::mailbox::{CommitWaker, CommitterMailbox, Hub, Mailbox};
+use super::pending::PublishAfter;
 use super::snapshot_job::{SnapshotJob, SnapshotStep};
 use crate::clock::Clock;
 use crate::garbage::Garbage;
@@ -25,9 +25,9 @@ pub struct CommitLoop {
     committer: DurableCommitter,
     hub: Arc<Hub>,
     /// Those that have ever submitted something, by number.
-    slots: Vec<Option<Arc<Slot>>>,
+    slots: Vec<Option<Arc<CommitterMailbox>>>,
     /// Those that are collected.
-    submitted: Vec<Arc<Slot>>,
+    submitted: Vec<Arc<CommitterMailbox>>,
     /// Loops to wake, by their number.
     answered: Vec<usize>,
     /// How long the syncs took that the last group has waited for.
@@ -54,7 +54,7 @@ struct SetChanges {
 pub(super) type BringSegment<'a> = &'a mut dyn FnMut(&mut DurableCommitter, &mut dyn Clock);
 
 impl CommitLoop {
-    /// Returns the rounds of a committer.
+    /// Returns the loop of a committer.
     pub fn new(committer: DurableCommitter) -> CommitLoop {
         let hub = Hub::new(committer.store());
         // Not the hub itself, which holds the store.
@@ -189,7 +189,7 @@ impl CommitLoop {
         while committer.write(clock) == GroupProgress::NeedsSegment {
             bring(committer, clock);
         }
-        self.publish(Rule::Written, clock, 0);
+        self.publish(PublishAfter::Written, clock, 0);
         self.sync_ns = match self.committer.wants_sync(clock) {
             true => self.committer.sync_for_writes(clock),
             false => 0,
@@ -198,7 +198,7 @@ impl CommitLoop {
             self.await_replicas(clock, bring);
             return true;
         }
-        self.publish(Rule::Synced, clock, self.sync_ns);
+        self.publish(PublishAfter::Synced, clock, self.sync_ns);
         true
     }
 
@@ -218,7 +218,7 @@ impl CommitLoop {
         }
         match committer.look_for_replicas(clock) {
             AwaitedProgress::Over => {
-                self.publish(Rule::Synced, clock, self.sync_ns);
+                self.publish(PublishAfter::Synced, clock, self.sync_ns);
                 if self
                     .committer
                     .store()
@@ -283,7 +283,7 @@ impl CommitLoop {
     }
 
     /// Publishes what a rule lets go, behind a sync that took so long.
-    fn publish(&mut self, rule: Rule, clock: &mut dyn Clock, sync_ns: u64) {
+    fn publish(&mut self, rule: PublishAfter, clock: &mut dyn Clock, sync_ns: u64) {
         let CommitLoop {
             committer,
             slots,

@@ -23,7 +23,7 @@ use super::event::StorageEvent;
 use super::folder::FolderFile;
 use super::followed::{FollowError, Followed};
 use super::group_builder::GroupBuilder;
-use super::pending::Rule;
+use super::pending::PublishAfter;
 use super::places::Places;
 use super::publish::Publisher;
 use super::replay_trees::ReplayedTrees;
@@ -263,10 +263,14 @@ impl DurableCommitter {
         match self.segments.write(self.groups.records(), now_ms) {
             Written::Done => self.expect_sync(clock),
             Written::NeedsSegment => return GroupProgress::NeedsSegment,
-            Written::NoRoom(refusal) => self.refuse_group(refusal, refusal, &Rule::ALL),
+            Written::NoRoom(refusal) => self.refuse_group(refusal, refusal, &PublishAfter::ALL),
             Written::Failed(why) => {
                 self.fail(why);
-                self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &Rule::ALL);
+                self.refuse_group(
+                    Refusal::OutcomeUnknown,
+                    Refusal::LogFailed,
+                    &PublishAfter::ALL,
+                );
             }
         }
         GroupProgress::Done
@@ -288,17 +292,17 @@ impl DurableCommitter {
     /// loop. `deliver` may exchange the list for an empty one.
     pub(super) fn publish(
         &mut self,
-        rule: Rule,
+        rule: PublishAfter,
         clock: &mut dyn Clock,
         deliver: &mut dyn FnMut(usize, &mut Outcomes),
     ) {
         debug_assert!(
-            rule == Rule::Written || !self.groups.needs_sync(),
+            rule == PublishAfter::Written || !self.groups.needs_sync(),
             "a group is synced before it is published"
         );
         let group = self.groups.group();
         (self.publisher).publish(group, rule, &mut self.trees, clock);
-        if rule == Rule::Synced {
+        if rule == PublishAfter::Synced {
             self.publish_conversion();
             self.publish_followed();
             if self.groups.touched().any(|id| id == DatabaseId::REPLICAS) {
@@ -443,7 +447,11 @@ impl DurableCommitter {
             }
             Err(why) => {
                 self.fail(why);
-                self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &[Rule::Synced]);
+                self.refuse_group(
+                    Refusal::OutcomeUnknown,
+                    Refusal::LogFailed,
+                    &[PublishAfter::Synced],
+                );
             }
         }
     }
@@ -477,7 +485,7 @@ impl DurableCommitter {
     }
 
     /// Refuses what the group has decided under some rules.
-    fn refuse_group(&mut self, applied: Refusal, other: Refusal, rules: &[Rule]) {
+    fn refuse_group(&mut self, applied: Refusal, other: Refusal, rules: &[PublishAfter]) {
         let left = self.conversions.refuse(applied);
         self.put_away(left);
         self.followed.fail(FollowError::Refused(applied));

@@ -66,20 +66,23 @@ impl CommitterAccess for &Hub {
     }
 }
 
-/// The committer on this thread, between two rounds.
+/// The committer on this thread, between two rounds of the commit loop.
 pub(crate) struct BetweenRounds<'a> {
-    rounds: &'a mut CommitLoop,
+    commit_loop: &'a mut CommitLoop,
     clock: &'a mut dyn Clock,
 }
 
 impl<'a> BetweenRounds<'a> {
-    /// Runs rounds where a job has to wait for a group.
-    pub(crate) fn new(rounds: &'a mut CommitLoop, clock: &'a mut dyn Clock) -> BetweenRounds<'a> {
-        BetweenRounds { rounds, clock }
+    /// Runs the commit loop where a job has to wait for a group.
+    pub(crate) fn new(
+        commit_loop: &'a mut CommitLoop,
+        clock: &'a mut dyn Clock,
+    ) -> BetweenRounds<'a> {
+        BetweenRounds { commit_loop, clock }
     }
 
     fn run_rounds(&mut self) {
-        while self.rounds.round(self.clock) {}
+        while self.commit_loop.round(self.clock) {}
     }
 }
 
@@ -88,7 +91,7 @@ impl CommitterAccess for BetweenRounds<'_> {
         &mut self,
         work: impl FnOnce(&mut DurableCommitter, &mut dyn Clock) -> R + Send + 'static,
     ) -> Option<R> {
-        Some(work(self.rounds.committer(), self.clock))
+        Some(work(self.commit_loop.committer(), self.clock))
     }
 
     fn while_awaiting<R: Send + 'static>(
@@ -100,8 +103,8 @@ impl CommitterAccess for BetweenRounds<'_> {
 
     fn sync(&mut self) -> Option<u64> {
         self.run_rounds();
-        let durable_sequence = self.rounds.committer().log().durable().sequence;
-        (!self.rounds.has_failed()).then_some(durable_sequence)
+        let durable_sequence = self.commit_loop.committer().log().durable().sequence;
+        (!self.commit_loop.has_failed()).then_some(durable_sequence)
     }
 
     fn wait_for<R>(&mut self, outcome: &Receiver<R>) -> Option<R> {
@@ -110,6 +113,6 @@ impl CommitterAccess for BetweenRounds<'_> {
     }
 
     fn holds(&self) -> &Arc<Holds> {
-        self.rounds.holds()
+        self.commit_loop.holds()
     }
 }

@@ -1,7 +1,7 @@
 //! Decides commits that create and drop databases.
 
 use super::group_decider::{Answers, GroupWork};
-use super::pending::{PendingCommit, Rule, What};
+use super::pending::{PendingChange, PendingCommit, PublishAfter};
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::blob::BlobUse;
@@ -38,7 +38,7 @@ impl GroupWork {
         let Some(sequence) = self.next_sequence() else {
             return false;
         };
-        if let What::Create { config, .. } = &what
+        if let PendingChange::Create { config, .. } = &what
             && config.kind == Kind::Disk
             && trees.cannot_be_made()
         {
@@ -48,7 +48,7 @@ impl GroupWork {
         let name = self.database_name(&commit, &what);
         let config;
         let (kind, value) = match &what {
-            What::Create { config: made, .. } => {
+            PendingChange::Create { config: made, .. } => {
                 config = made.encode();
                 (RecordKind::DatabaseCreated, &config[..])
             }
@@ -62,7 +62,7 @@ impl GroupWork {
         self.group.push(PendingCommit {
             database: commit.database,
             sequence,
-            rule: Rule::Synced,
+            rule: PublishAfter::Synced,
             what,
             growth_bytes: 0,
         });
@@ -80,7 +80,7 @@ impl GroupWork {
         commit: &mut CommitRecord,
         growth_entries: i64,
         trees: &TreeWriters,
-    ) -> Result<What, Refusal> {
+    ) -> Result<PendingChange, Refusal> {
         if let Some(whole) = commit.whole.filter(|whole| whole.is_drop()) {
             if self.is_frozen(commit.database) {
                 return Err(Refusal::Converting);
@@ -89,7 +89,9 @@ impl GroupWork {
                 return self.plan_tree_drop(batch, commit.database, whole, tree);
             }
             let checked = self.check_drop(commit.database, whole, growth_entries);
-            return checked.map(|()| What::Drop).map_err(Refusal::NotDropped);
+            return checked
+                .map(|()| PendingChange::Drop)
+                .map_err(Refusal::NotDropped);
         }
         if let Some(refusal) = self.refusal {
             return Err(refusal);
@@ -99,7 +101,7 @@ impl GroupWork {
             .map_err(Refusal::NotCreated)?;
         let checked = self.store.check_create(name, &config);
         commit.database = checked.map_err(Refusal::NotCreated)?;
-        Ok(What::Create {
+        Ok(PendingChange::Create {
             name: name.into(),
             config: Box::new(config),
         })
@@ -113,7 +115,7 @@ impl GroupWork {
         id: DatabaseId,
         whole: Whole,
         tree: &TreeWriter,
-    ) -> Result<What, Refusal> {
+    ) -> Result<PendingChange, Refusal> {
         self.store.check_drop(id).map_err(Refusal::NotDropped)?;
         if whole == Whole::DropEmpty {
             let index = tree.index();
@@ -130,7 +132,7 @@ impl GroupWork {
                 return Err(Refusal::NotDropped(DropError::not_empty(entries, blobs)));
             }
         }
-        Ok(What::Drop)
+        Ok(PendingChange::Drop)
     }
 
     fn check_drop(
@@ -149,9 +151,9 @@ impl GroupWork {
         Ok(())
     }
 
-    fn database_name(&self, commit: &CommitRecord, what: &What) -> Box<str> {
+    fn database_name(&self, commit: &CommitRecord, what: &PendingChange) -> Box<str> {
         match what {
-            What::Create { name, .. } => name.clone(),
+            PendingChange::Create { name, .. } => name.clone(),
             _ => {
                 let database = self.store.find(commit.database);
                 database

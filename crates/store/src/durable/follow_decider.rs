@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::followed::{FollowError, FollowedEffects};
 use super::group_decider::GroupDecider;
-use super::pending::{PendingCommit, PendingView, Rule, What};
+use super::pending::{PendingChange, PendingCommit, PendingView, PublishAfter};
 use super::trees::TreeWriters;
 use super::visible::{Visible, VisibleIndex};
 use crate::blob::Description;
@@ -94,7 +94,7 @@ impl GroupDecider {
         if least.map_err(|_| "it creates a database that cannot be made here")? > record.database {
             return Err("it creates a database with the number of another one");
         }
-        let what = What::Create {
+        let what = PendingChange::Create {
             name: name.into(),
             config: Box::new(config),
         };
@@ -105,7 +105,7 @@ impl GroupDecider {
     fn follow_drop(&mut self, record: &Record<'_>) -> Result<(), &'static str> {
         let checked = self.store().check_drop(record.database);
         checked.map_err(|_| "it drops a database that is not there")?;
-        self.push_followed(record, What::Drop, 0);
+        self.push_followed(record, PendingChange::Drop, 0);
         Ok(())
     }
 
@@ -124,17 +124,17 @@ impl GroupDecider {
         let growth_bytes = -(used_bytes as i64);
         pending.growth_bytes += growth_bytes;
         pending.clear();
-        self.push_followed(record, What::Clear, growth_bytes);
+        self.push_followed(record, PendingChange::Clear, growth_bytes);
         Ok(())
     }
 
     /// Adds the record of something that concerns a database as a whole.
-    fn push_followed(&mut self, record: &Record<'_>, what: What, growth_bytes: i64) {
+    fn push_followed(&mut self, record: &Record<'_>, what: PendingChange, growth_bytes: i64) {
         self.records().push(&record.raw());
         self.group_mut().push(PendingCommit {
             database: record.database,
             sequence: record.sequence,
-            rule: Rule::Synced,
+            rule: PublishAfter::Synced,
             what,
             growth_bytes,
         });
@@ -194,8 +194,8 @@ impl GroupDecider {
                 group.push(PendingCommit {
                     database: id,
                     sequence: record.sequence,
-                    rule: Rule::Synced,
-                    what: What::Keys(places),
+                    rule: PublishAfter::Synced,
+                    what: PendingChange::Keys(places),
                     growth_bytes,
                 });
             }

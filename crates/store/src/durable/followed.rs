@@ -1,7 +1,7 @@
 //! Groups of the log of a leader on their way into the log and the indexes of a replica.
 //!
-//! They go through the rounds of the committer like the commits of loops, but are not decided: they
-//! say what has happened, as the log of this server will say it to the next start.
+//! They go through the commit loop like the commits of event loops, but are not decided: they say
+//! what has happened, as the log of this server will say it to the next start.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

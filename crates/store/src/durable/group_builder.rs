@@ -7,7 +7,7 @@ use wal::GroupBuffer;
 use super::followed::{FollowError, FollowedEffects};
 use super::group_decider::{Answers, GroupDecider};
 use super::group_sizing::GroupSizing;
-use super::pending::{PendingGroup, Rule};
+use super::pending::{PendingGroup, PublishAfter};
 use super::trees::TreeWriters;
 use crate::batch::WriteBatch;
 use crate::database::Durability;
@@ -236,7 +236,7 @@ impl GroupBuilder {
     }
 
     /// Refuses what the group has decided under some rules: it is over.
-    pub(super) fn refuse(&mut self, applied: Refusal, other: Refusal, rules: &[Rule]) {
+    pub(super) fn refuse(&mut self, applied: Refusal, other: Refusal, rules: &[PublishAfter]) {
         for answers in &mut self.answers {
             for &rule in rules {
                 answers.of(rule).refuse_all(applied, other);
@@ -249,7 +249,7 @@ impl GroupBuilder {
     /// Refuses what the group has decided and nobody was told yet. The group goes on.
     pub(super) fn refuse_decided(&mut self, applied: Refusal, other: Refusal) {
         for answers in &mut self.answers {
-            answers.of(Rule::Synced).refuse_all(applied, other);
+            answers.of(PublishAfter::Synced).refuse_all(applied, other);
         }
     }
 
@@ -282,7 +282,7 @@ impl GroupBuilder {
     /// the list for an empty one. Returns whether there were some.
     pub(super) fn deliver(
         &mut self,
-        rule: Rule,
+        rule: PublishAfter,
         deliver: &mut dyn FnMut(usize, &mut Outcomes),
     ) -> bool {
         let mut has_some = false;
@@ -296,7 +296,7 @@ impl GroupBuilder {
                 has_some = true;
             }
         }
-        if rule == Rule::Synced {
+        if rule == PublishAfter::Synced {
             self.answered.clear();
         }
         has_some
@@ -364,10 +364,10 @@ mod tests {
         }
 
         /// Ends the group; returns the loop, tag and decision of each outcome under a rule.
-        fn end(&mut self, rule: Rule) -> Vec<(usize, u64, Decision)> {
+        fn end(&mut self, rule: PublishAfter) -> Vec<(usize, u64, Decision)> {
             let mut told = Vec::new();
             self.builder.end(2);
-            for each in Rule::ALL {
+            for each in PublishAfter::ALL {
                 self.builder.deliver(each, &mut |from, outcomes| {
                     assert_eq!(each, rule);
                     told.extend(outcomes.iter().map(|one| (from, one.tag, one.decision)));
@@ -391,7 +391,7 @@ mod tests {
             builder.was_synced();
             let applied = |from, tag| (from, tag, Decision::Applied);
             let expected = [applied(0, 20), applied(1, 10), applied(1, 11)];
-            assert_eq!(fixture.end(Rule::Synced), expected);
+            assert_eq!(fixture.end(PublishAfter::Synced), expected);
             assert!(fixture.builder.group().is_empty());
         }
     }
@@ -414,7 +414,7 @@ mod tests {
                 assert!(records.start <= value.start && value.end <= records.end);
             }
             fixture.builder.was_synced();
-            fixture.end(Rule::Synced);
+            fixture.end(PublishAfter::Synced);
             assert!(fixture.builder.records().is_empty());
         }
     }
@@ -428,7 +428,7 @@ mod tests {
             let is_last = tags.end == 5;
             assert_eq!(fixture.decide(None, None).len(), usize::from(is_last));
             assert!(!fixture.builder.needs_sync());
-            let told = fixture.end(Rule::Written);
+            let told = fixture.end(PublishAfter::Written);
             let told: Vec<u64> = told.into_iter().map(|(_, tag, _)| tag).collect();
             assert_eq!(told, tags.collect::<Vec<_>>());
             assert_eq!(fixture.builder.has_gathered(), !is_last);
@@ -443,7 +443,7 @@ mod tests {
             assert_eq!(fixture.decide(Some(refusal), None), [0]);
             assert!(fixture.builder.group().is_empty());
             let refused = |tag| (0, tag, Decision::Refused(refusal));
-            assert_eq!(fixture.end(Rule::Synced), [refused(0), refused(1)]);
+            assert_eq!(fixture.end(PublishAfter::Synced), [refused(0), refused(1)]);
         }
     }
 
@@ -454,11 +454,11 @@ mod tests {
             fixture.gather(0, 7..8);
             fixture.decide(None, None);
             let (applied, other) = (Refusal::OutcomeUnknown, Refusal::LogFailed);
-            fixture.builder.refuse(applied, other, &Rule::ALL);
+            fixture.builder.refuse(applied, other, &PublishAfter::ALL);
             assert!(fixture.builder.group().is_empty() && !fixture.builder.needs_sync());
             assert!(fixture.builder.records().is_empty());
             let refused = Decision::Refused(Refusal::OutcomeUnknown);
-            assert_eq!(fixture.end(Rule::Synced), [(0, 7, refused)]);
+            assert_eq!(fixture.end(PublishAfter::Synced), [(0, 7, refused)]);
         }
     }
 
@@ -469,14 +469,17 @@ mod tests {
         fixture.decide(None, Some(DatabaseId::DEFAULT));
         let refused = |tag, refusal| (0, tag, Decision::Refused(refusal));
         assert_eq!(
-            fixture.end(Rule::Written),
+            fixture.end(PublishAfter::Written),
             [refused(1, Refusal::Converting)]
         );
         fixture.gather(0, 2..3);
         fixture.builder.abandon(1, vec![2]);
         fixture.builder.abandon(0, vec![9, 2]);
         fixture.decide(None, None);
-        assert_eq!(fixture.end(Rule::Written), [refused(2, Refusal::Abandoned)]);
+        assert_eq!(
+            fixture.end(PublishAfter::Written),
+            [refused(2, Refusal::Abandoned)]
+        );
     }
 
     #[test]
@@ -487,7 +490,7 @@ mod tests {
         fixture.decide(None, None);
         assert_eq!(fixture.builder.interval_ms(), Some(30));
         assert!(!fixture.builder.needs_sync());
-        fixture.end(Rule::Written);
+        fixture.end(PublishAfter::Written);
         assert_eq!(fixture.builder.interval_ms(), None);
     }
 }

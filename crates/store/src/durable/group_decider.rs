@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use wal::{GroupBuffer, RawRecord};
 
 use super::pending::{
-    PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView, Rule, What,
+    PendingChange, PendingCommit, PendingDatabase, PendingGroup, PendingTree, PendingView,
+    PublishAfter,
 };
 use super::shares::Shares;
 use super::trees::TreeWriters;
@@ -33,10 +34,10 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn of(&mut self, rule: Rule) -> &mut Outcomes {
+    pub(super) fn of(&mut self, rule: PublishAfter) -> &mut Outcomes {
         match rule {
-            Rule::Written => &mut self.written,
-            Rule::Synced => &mut self.synced,
+            PublishAfter::Written => &mut self.written,
+            PublishAfter::Synced => &mut self.synced,
         }
     }
 }
@@ -86,7 +87,7 @@ struct Grouped<'a> {
     /// The loop that the batch is of.
     from: usize,
     /// What the commit has done, and by how much that changes the memory in use.
-    change: Option<(What, i64)>,
+    change: Option<(PendingChange, i64)>,
 }
 
 impl GroupDecider {
@@ -207,8 +208,8 @@ impl GroupDecider {
         self.work.group.push(PendingCommit {
             database: record.database,
             sequence: record.sequence,
-            rule: Rule::Synced,
-            what: What::Convert,
+            rule: PublishAfter::Synced,
+            what: PendingChange::Convert,
             growth_bytes: 0,
         });
         self.work.needs_sync = true;
@@ -330,7 +331,7 @@ impl GroupDecider {
             }
         }
         for commit in self.work.group.commits() {
-            if matches!(commit.what, What::Drop | What::Convert) {
+            if matches!(commit.what, PendingChange::Drop | PendingChange::Convert) {
                 self.databases.remove(&commit.database);
             }
         }
@@ -393,16 +394,16 @@ impl GroupWork {
 }
 
 impl Grouped<'_> {
-    fn rule(&self, commit: &CommitRecord) -> Rule {
+    fn rule(&self, commit: &CommitRecord) -> PublishAfter {
         if commit.whole == Some(Whole::Clear) && self.visible.tree().is_some() {
             // A folder is made for what comes after it: the log must have it before.
-            return Rule::Synced;
+            return PublishAfter::Synced;
         }
         if self.work.store.acknowledgements().required() > 0 {
             // Followers get what is on the device.
-            return Rule::Synced;
+            return PublishAfter::Synced;
         }
-        Rule::of(self.pending.database.config.durability)
+        PublishAfter::of(self.pending.database.config.durability)
     }
 
     /// Decides a commit that changes keys, against what is pending. `Err`: what it has to know is
@@ -507,14 +508,14 @@ impl CommitTarget for Grouped<'_> {
         (work.shares).charge(commit.source, work.effects.rewritten_bytes());
         let verdict = decided?;
         self.check_growth()?;
-        let is_synced = self.rule(commit) == Rule::Synced;
+        let is_synced = self.rule(commit) == PublishAfter::Synced;
         let (work, pending) = (&mut *self.work, &mut *self.pending);
         let (effects, overlay) = (&work.effects, &mut pending.overlay);
         pending.growth_entries += effects.growth_entries();
         let places = (work.group).add(effects, place, overlay);
         let growth_bytes = effects.growth_bytes();
         work.needs_sync |= is_synced && !places.is_empty();
-        self.change = Some((What::Keys(places), growth_bytes));
+        self.change = Some((PendingChange::Keys(places), growth_bytes));
         Ok(verdict)
     }
 
@@ -524,18 +525,18 @@ impl CommitTarget for Grouped<'_> {
         let (database, origin) = (commit.database, commit.origin);
         let record = Record::of_key(RecordKind::Clear, sequence, database, origin, &[]);
         self.work.group.records_mut().push(&record.raw());
-        self.work.needs_sync |= self.rule(place.commit) == Rule::Synced;
+        self.work.needs_sync |= self.rule(place.commit) == PublishAfter::Synced;
         // What comes behind it finds the new tree.
         self.work.is_complete |= self.visible.tree().is_some();
         let growth_bytes = -(self.used_bytes() as i64);
         self.pending.growth_entries -= removed;
         self.pending.clear();
-        self.change = Some((What::Clear, growth_bytes));
+        self.change = Some((PendingChange::Clear, growth_bytes));
         removed
     }
 
     fn end(&mut self, place: &CommitPlace<'_>) {
-        let (what, growth_bytes) = self.change.take().unwrap_or((What::Keys(0..0), 0));
+        let (what, growth_bytes) = self.change.take().unwrap_or((PendingChange::Keys(0..0), 0));
         let rule = self.rule(place.commit);
         self.pending.growth_bytes += growth_bytes;
         let work = &mut *self.work;

@@ -27,7 +27,7 @@ pub(super) struct Hub {
     store: Store,
     numbers: Mutex<MailboxNumbers>,
     /// Mailboxes with batches that nobody has collected, each once.
-    submitted: Mutex<Vec<Arc<Slot>>>,
+    submitted: Mutex<Vec<Arc<CommitterMailbox>>>,
     /// What batches of all mailboxes hold that were submitted and are not decided, in bytes.
     waiting_bytes: Arc<AtomicUsize>,
     signal: Arc<Signal>,
@@ -89,7 +89,7 @@ impl Hub {
         let number = numbers.free.pop().unwrap_or(numbers.count);
         numbers.count = numbers.count.max(number + 1);
         drop(numbers);
-        let slot = Arc::new(Slot {
+        let slot = Arc::new(CommitterMailbox {
             number,
             waker,
             waiting_bytes: AtomicUsize::new(0),
@@ -197,13 +197,13 @@ impl Hub {
     }
 
     /// Exchanges an empty list for the mailboxes that have got batches since this was asked last.
-    pub(super) fn take_submitted(&self, empty: &mut Vec<Arc<Slot>>) {
+    pub(super) fn take_submitted(&self, empty: &mut Vec<Arc<CommitterMailbox>>) {
         std::mem::swap(&mut *self.submitted.lock(), empty);
     }
 }
 
 /// The mailbox of one loop, on the committer's side.
-pub(super) struct Slot {
+pub(super) struct CommitterMailbox {
     /// Small; that of a mailbox that is gone is used again.
     pub(super) number: usize,
     waker: CommitWaker,
@@ -234,7 +234,7 @@ impl Mail {
     }
 }
 
-impl Slot {
+impl CommitterMailbox {
     /// Takes what the loop has submitted, oldest first.
     /// Returns the tags of commits, among these and earlier ones, whose callers have left.
     pub(super) fn collect(&self, take: &mut dyn FnMut(WriteBatch)) -> Vec<u64> {
@@ -272,7 +272,7 @@ impl Slot {
 /// Through which a loop hands its commits to the durable committer, and gets their outcomes.
 pub struct Mailbox {
     hub: Arc<Hub>,
-    slot: Arc<Slot>,
+    slot: Arc<CommitterMailbox>,
 }
 
 impl Mailbox {

@@ -73,7 +73,7 @@ pub use hold::LogHold;
 pub use mailbox::{CommitWaker, Mailbox};
 pub use open::{Opened, TREES_FOLDER, TreePlace};
 pub use open_error::{OpenError, ReplayError};
-pub use pending::Rule;
+pub use pending::PublishAfter;
 pub use replay_trees::LostTree;
 pub use thread::{Durable, Reporter};
 pub use verify_trees::{NamedTrees, TreeVerdict};

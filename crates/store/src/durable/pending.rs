@@ -25,21 +25,21 @@ use crate::value::{Entry, Value};
 
 /// When the outcome of a commit may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum PublishAfter {
     /// When its group is written.
     Written,
     /// When its group is synced.
     Synced,
 }
 
-impl Rule {
-    pub(super) const ALL: [Rule; 2] = [Rule::Written, Rule::Synced];
+impl PublishAfter {
+    pub(super) const ALL: [PublishAfter; 2] = [PublishAfter::Written, PublishAfter::Synced];
 
-    pub(super) fn of(durability: Durability) -> Rule {
+    pub(super) fn of(durability: Durability) -> PublishAfter {
         match durability {
-            Durability::Synced => Rule::Synced,
+            Durability::Synced => PublishAfter::Synced,
             Durability::Interval { .. } | Durability::Written | Durability::Volatile => {
-                Rule::Written
+                PublishAfter::Written
             }
         }
     }
@@ -66,8 +66,8 @@ pub(super) struct PendingGroup {
 pub(super) struct PendingCommit {
     pub(super) database: DatabaseId,
     pub(super) sequence: u64,
-    pub(super) rule: Rule,
-    pub(super) what: What,
+    pub(super) rule: PublishAfter,
+    pub(super) what: PendingChange,
     /// By how much it changes the memory in use.
     pub(super) growth_bytes: i64,
 }
@@ -75,13 +75,16 @@ pub(super) struct PendingCommit {
 impl PendingCommit {
     /// Whether it changes which databases there are.
     pub(super) fn is_of_catalogue(&self) -> bool {
-        matches!(self.what, What::Create { .. } | What::Drop | What::Convert)
+        matches!(
+            self.what,
+            PendingChange::Create { .. } | PendingChange::Drop | PendingChange::Convert
+        )
     }
 }
 
 /// What a commit does.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum PendingChange {
     /// It changes keys: these effects of the group.
     Keys(Range<usize>),
     Clear,
@@ -133,14 +136,14 @@ impl PendingGroup {
 
     /// Whether it makes a database one of another kind. Then it does nothing else.
     pub(super) fn converts(&self) -> bool {
-        (self.commits.iter()).any(|commit| matches!(commit.what, What::Convert))
+        (self.commits.iter()).any(|commit| matches!(commit.what, PendingChange::Convert))
     }
 
     /// The last commit on a database that has changed keys; 0: none has.
     pub(super) fn last_change(&self, id: DatabaseId) -> u64 {
         let changes = self.commits.iter().rev().filter(|commit| {
             commit.database == id
-                && matches!(&commit.what, What::Keys(places) if !places.is_empty())
+                && matches!(&commit.what, PendingChange::Keys(places) if !places.is_empty())
         });
         changes.map(|commit| commit.sequence).next().unwrap_or(0)
     }

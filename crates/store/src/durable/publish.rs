@@ -1,6 +1,6 @@
 //! Publishes a group: applies its effects to the indexes, so that readers see them.
 
-use super::pending::{PendingCommit, PendingGroup, Rule, What};
+use super::pending::{PendingChange, PendingCommit, PendingGroup, PublishAfter};
 use super::trees::TreeWriters;
 use crate::apply::{Applier, KeyChange, Slice};
 use crate::catalogue::{Database, State};
@@ -37,7 +37,7 @@ impl Publisher {
     pub(super) fn publish(
         &mut self,
         group: &PendingGroup,
-        rule: Rule,
+        rule: PublishAfter,
         trees: &mut TreeWriters,
         clock: &mut dyn Clock,
     ) {
@@ -53,18 +53,18 @@ impl Publisher {
                 continue;
             }
             match &first.what {
-                What::Create { name, config } => {
+                PendingChange::Create { name, config } => {
                     self.create(first, name, config, trees);
                 }
-                What::Drop => {
+                PendingChange::Drop => {
                     trees.remove(first.database);
                     let dropped = self.store.remove_database(first.database);
                     let content = dropped.expect("it was checked, and nobody else drops");
                     self.applier.garbage().append(content);
                 }
                 // It is published by the one who has the content.
-                What::Convert => {}
-                What::Keys(_) | What::Clear => {
+                PendingChange::Convert => {}
+                PendingChange::Keys(_) | PendingChange::Clear => {
                     let database = self.store.find(first.database);
                     let database = database.expect("a drop ends its group, and nobody else drops");
                     match database.config.kind {
@@ -112,7 +112,7 @@ impl Publisher {
         let id = commits[0].database;
         for commit in commits {
             match &commit.what {
-                What::Keys(places) => {
+                PendingChange::Keys(places) => {
                     let writer = trees.get_mut(id).expect("each database on disk has a tree");
                     // Nobody begins to watch in between.
                     let _state = database.state.read();
@@ -137,7 +137,7 @@ impl Publisher {
                     writer.end_commit(commit.sequence);
                     recording.end();
                 }
-                What::Clear => self.clear_tree(database, commit, group, trees),
+                PendingChange::Clear => self.clear_tree(database, commit, group, trees),
                 _ => unreachable!("these are published by themselves"),
             }
         }
@@ -200,7 +200,7 @@ impl Publisher {
     ) -> usize {
         let mut recording = Recording::begin(feed, commit.sequence, || group.written_ms());
         let changed = match &commit.what {
-            What::Keys(places) => {
+            PendingChange::Keys(places) => {
                 if places.end > *warm_until {
                     *warm_until = (places.end).max(places.start + limits::WARM_OPERATIONS);
                     state
@@ -221,11 +221,11 @@ impl Publisher {
                 }
                 places.len()
             }
-            What::Clear => {
+            PendingChange::Clear => {
                 (self.applier).clear(state.index.memory_mut(), &mut recording);
                 0
             }
-            What::Create { .. } | What::Drop | What::Convert => {
+            PendingChange::Create { .. } | PendingChange::Drop | PendingChange::Convert => {
                 unreachable!("these are published by themselves")
             }
         };

@@ -54,18 +54,18 @@ impl Durable {
         let store = committer.store().clone();
         let disk = committer.snapshots().disk().clone();
         let places = committer.places();
-        let mut rounds = CommitLoop::new(committer);
-        let hub = rounds.hub().clone();
+        let mut commit_loop = CommitLoop::new(committer);
+        let hub = commit_loop.hub().clone();
         if store.trees().is_some() {
             let keeper = Keeper::start(tree_reporter(&hub))?;
-            rounds.committer().trees().set_keeper(keeper);
+            commit_loop.committer().trees().set_keeper(keeper);
         }
         let stop = Arc::new(Stop::default());
         let runner = Runner {
             reclaim: Reclaim::start(&store, &hub)?,
             snapshots: SnapshotThread::start(store, disk, hub.clone(), clock.clone())?,
-            helper: Helper::start(stock, places, hub.clone())?,
-            rounds,
+            segment_thread: SegmentThread::start(stock, places, hub.clone())?,
+            commit_loop,
             clock,
             reporter,
             stop: stop.clone(),
@@ -195,8 +195,8 @@ impl fmt::Debug for Durable {
 struct Runner<C> {
     /// Ends before all the others, since it uses them.
     snapshots: SnapshotThread,
-    rounds: CommitLoop,
-    helper: Helper,
+    commit_loop: CommitLoop,
+    segment_thread: SegmentThread,
     reclaim: Reclaim,
     clock: C,
     reporter: Reporter,
@@ -205,13 +205,14 @@ struct Runner<C> {
 
 impl<C: Clock> Runner<C> {
     fn run(mut self) -> Result<(), WriteError> {
-        let hub = self.rounds.hub().clone();
+        let hub = self.commit_loop.hub().clone();
         hub.signal().set_thread(thread::current());
         loop {
             // A round takes the wake-up of whatever came before it. So the rest is looked at behind
             // it, and what comes later keeps the thread from sleeping.
             let worked = self.round();
-            self.helper.poll(self.rounds.committer(), &mut self.clock);
+            self.segment_thread
+                .poll(self.commit_loop.committer(), &mut self.clock);
             // At once: nothing else may come for hours.
             self.report();
             if self.stop.asked.load(Ordering::Acquire) {
@@ -222,9 +223,9 @@ impl<C: Clock> Runner<C> {
                 continue;
             }
             // At once, without spinning first: docs/benchmarks.md, "Decisions that were measured".
-            let due_ns = (self.rounds.due_ns())
-                .min(self.helper.retry_ns)
-                .min(self.rounds.snapshot_retry_ns());
+            let due_ns = (self.commit_loop.due_ns())
+                .min(self.segment_thread.retry_ns)
+                .min(self.commit_loop.snapshot_retry_ns());
             let longest = (due_ns != u64::MAX)
                 .then(|| Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns())));
             hub.signal().sleep(longest);
@@ -232,15 +233,15 @@ impl<C: Clock> Runner<C> {
         let is_clean = !self.stop.at_once.load(Ordering::Acquire);
         let end_ns = self.clock.now_ns() + limits::STOP_DECIDES_MS * 1_000_000;
         while is_clean && self.round() {
-            if self.clock.now_ns() >= end_ns && !self.rounds.committer().is_converting() {
-                self.rounds.committer().drop_gathered();
+            if self.clock.now_ns() >= end_ns && !self.commit_loop.committer().is_converting() {
+                self.commit_loop.committer().drop_gathered();
                 break;
             }
         }
         let Runner {
             snapshots,
-            mut rounds,
-            helper,
+            mut commit_loop,
+            segment_thread,
             reclaim,
             mut clock,
             mut reporter,
@@ -248,53 +249,53 @@ impl<C: Clock> Runner<C> {
         } = self;
         // One after the other, and before the folder is unlocked.
         drop(snapshots);
-        let stock = helper.finish(rounds.committer(), &mut clock);
+        let stock = segment_thread.finish(commit_loop.committer(), &mut clock);
         if !is_clean {
             return Ok(());
         }
         // What could not be handed over goes with the committer, and so before the folder is
         // unlocked.
         reclaim.finish();
-        rounds.committer().give_stock(stock);
-        rounds.serve_snapshots(&mut clock);
-        rounds.close_with(&mut clock, &mut |event| reporter(event))
+        commit_loop.committer().give_stock(stock);
+        commit_loop.serve_snapshots(&mut clock);
+        commit_loop.close_with(&mut clock, &mut |event| reporter(event))
     }
 
     /// Lets the device catch up with databases on disk, for a moment.
     fn wait_for_trees(&mut self) {
-        let delay_ns = self.rounds.committer().delay_ns();
+        let delay_ns = self.commit_loop.committer().delay_ns();
         if delay_ns > 0 {
             thread::sleep(Duration::from_nanos(delay_ns));
         }
     }
 
     fn report(&mut self) {
-        for event in self.rounds.take_events() {
+        for event in self.commit_loop.take_events() {
             (self.reporter)(event);
         }
     }
 
     fn round(&mut self) -> bool {
-        let helper = &mut self.helper;
+        let segment_thread = &mut self.segment_thread;
         let worked = self
-            .rounds
+            .commit_loop
             .round_with(&mut self.clock, &mut |committer, clock| {
-                helper.bring(committer, clock)
+                segment_thread.bring(committer, clock)
             });
-        self.rounds.serve_snapshots(&mut self.clock);
-        self.rounds.run_jobs(&mut self.clock);
+        self.commit_loop.serve_snapshots(&mut self.clock);
+        self.commit_loop.run_jobs(&mut self.clock);
         self.report();
-        let garbage = self.rounds.take_garbage();
+        let garbage = self.commit_loop.take_garbage();
         if !garbage.is_empty() {
             let no_room_for = self.reclaim.take(garbage);
-            self.rounds.keep_garbage(no_room_for);
+            self.commit_loop.keep_garbage(no_room_for);
         }
-        let retired = self.rounds.take_retired(&mut self.clock);
+        let retired = self.commit_loop.take_retired(&mut self.clock);
         if !retired.is_empty() {
-            self.helper.send(SegmentJob::Retire(retired));
+            self.segment_thread.send(SegmentJob::Retire(retired));
         }
         // A job may have brought something.
-        worked || self.rounds.committer().has_gathered()
+        worked || self.commit_loop.committer().has_gathered()
     }
 }
 
@@ -316,7 +317,7 @@ enum Done {
 }
 
 /// The thread that makes segments ready, seen from the committer's.
-struct Helper {
+struct SegmentThread {
     jobs: Sender<SegmentJob>,
     thread: JoinHandle<SegmentStock>,
     done: Receiver<Done>,
@@ -330,9 +331,9 @@ struct Helper {
     given_up: Option<PrepareError>,
 }
 
-impl Helper {
+impl SegmentThread {
     /// Starts the thread. It ends when this is dropped.
-    fn start(mut stock: SegmentStock, places: Places, hub: Arc<Hub>) -> io::Result<Helper> {
+    fn start(mut stock: SegmentStock, places: Places, hub: Arc<Hub>) -> io::Result<SegmentThread> {
         let (jobs, jobs_to_do) = channel();
         let (done, all_done) = channel();
         let demand = stock.demand();
@@ -373,7 +374,7 @@ impl Helper {
                 }
                 stock
             })?;
-        Ok(Helper {
+        Ok(SegmentThread {
             jobs,
             thread,
             done: all_done,

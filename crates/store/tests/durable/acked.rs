@@ -26,7 +26,7 @@ const TIMEOUT_MS: u64 = 100;
 
 struct Leader {
     store: Store,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     mailbox: Mailbox,
     clock: StandingClock,
 }
@@ -42,18 +42,18 @@ impl Leader {
         let Opened {
             store, committer, ..
         } = opened.unwrap_or_else(|error| panic!("{error}"));
-        let mut rounds = CommitLoop::new(committer);
+        let mut commit_loop = CommitLoop::new(committer);
         let mut clock = StandingClock { now_ms: 1_000 };
-        count_from_the_start(&store, &mut rounds, &mut clock);
+        count_from_the_start(&store, &mut commit_loop, &mut clock);
         let required = ReplicasAcked {
             replicas,
             timeout_ms: TIMEOUT_MS,
         };
         store.require_replicas(required, store.replica_set().required());
         Leader {
-            mailbox: rounds.register(Box::new(|| ())),
+            mailbox: commit_loop.register(Box::new(|| ())),
             store,
-            rounds,
+            commit_loop,
             clock,
         }
     }
@@ -81,7 +81,7 @@ impl Leader {
     }
 
     fn run(&mut self) {
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
     }
 
     fn submit(&mut self, key: &[u8], value: &[u8]) {
@@ -123,31 +123,31 @@ impl Leader {
 
     /// A follower is there that holds what the log has.
     fn follower(&mut self, replica: ReplicaId) -> FollowerSession {
-        let sequence = self.rounds.log_sequence();
+        let sequence = self.commit_loop.log_sequence();
         let session = self.store.begin_follower_session(replica, sequence);
         self.run();
         session
     }
 
     fn acknowledge(&mut self, session: &FollowerSession) {
-        session.acknowledge(self.rounds.log_sequence());
+        session.acknowledge(self.commit_loop.log_sequence());
         self.run();
     }
 }
 
 /// Has both replicas count, as if they had followed for a time.
-fn count_from_the_start(store: &Store, rounds: &mut CommitLoop, clock: &mut StandingClock) {
+fn count_from_the_start(store: &Store, commit_loop: &mut CommitLoop, clock: &mut StandingClock) {
     if store.replica_set().members().len() == 2 {
         return;
     }
-    let mailbox = rounds.register(Box::new(|| ()));
+    let mailbox = commit_loop.register(Box::new(|| ()));
     let mut batch = store.write_batch();
     let [one, two] = [ONE, TWO].map(ReplicaSetChange::Add);
     let changes = [one, two, ReplicaSetChange::Settle];
     let added = store.change_replica_set(&mut batch, &changes);
     assert_eq!(added, Ok(()));
     mailbox.submit(&mut batch);
-    while rounds.round(clock) {}
+    while commit_loop.round(clock) {}
 }
 
 #[test]
@@ -157,7 +157,10 @@ fn a_commit_is_visible_and_answered_when_enough_followers_hold_it() {
     for round in 0..3 {
         leader.submit(&[round], b"value");
         assert_eq!(leader.told(), []);
-        assert!(!leader.rounds.has_work(), "it waits without a busy loop");
+        assert!(
+            !leader.commit_loop.has_work(),
+            "it waits without a busy loop"
+        );
         leader.acknowledge(&one);
         assert_eq!(
             (leader.told(), leader.entries()),
@@ -190,7 +193,7 @@ fn what_waits_too_long_ends_as_unknown_and_is_visible_when_followers_are_back() 
         leader.submit(&[round, 2], b"value");
         assert_eq!(leader.told(), []);
         assert_eq!(
-            leader.rounds.due_ns(),
+            leader.commit_loop.due_ns(),
             (leader.clock.now_ms + TIMEOUT_MS) * 1_000_000
         );
         leader.clock.now_ms += TIMEOUT_MS;
@@ -218,7 +221,7 @@ fn nothing_is_read_after_a_start_before_followers_hold_what_the_log_has() {
         assert!(leader.store.awaits_replicas());
         leader.submit(&[way, 1], b"value");
         assert_eq!(leader.told(), []);
-        let sequence = leader.rounds.log_sequence() - 1;
+        let sequence = leader.commit_loop.log_sequence() - 1;
         let behind = leader.store.begin_follower_session(ONE, sequence);
         leader.run();
         assert!(leader.store.awaits_replicas());
@@ -232,7 +235,7 @@ fn nothing_is_read_after_a_start_before_followers_hold_what_the_log_has() {
         assert_eq!(leader.told(), []);
         let mut clock = leader.clock;
         match way {
-            0 => leader.rounds.close(&mut clock).expect("nothing fails"),
+            0 => leader.commit_loop.close(&mut clock).expect("nothing fails"),
             1 => disk.kill(),
             _ => disk.lose_power(),
         }
@@ -249,14 +252,14 @@ fn a_copy_that_is_made_while_a_commit_waits_has_everything_before_it() {
     let one = leader.follower(ONE);
     leader.submit(b"visible", b"value");
     leader.acknowledge(&one);
-    let visible_sequence = leader.rounds.log_sequence();
+    let visible_sequence = leader.commit_loop.log_sequence();
     leader.submit(b"waiting", b"value");
     assert_eq!(leader.entries(), 1);
     let target: Arc<dyn Disk> = Arc::new(testkit::simulated_disk(5));
-    let (clock, rounds) = (&mut leader.clock, &mut leader.rounds);
-    let mut job = rounds.begin_backup(Arc::clone(&target), "test", clock);
+    let (clock, commit_loop) = (&mut leader.clock, &mut leader.commit_loop);
+    let mut job = commit_loop.begin_backup(Arc::clone(&target), "test", clock);
     let report = loop {
-        match rounds.step_backup(job.expect("it can be made"), clock) {
+        match commit_loop.step_backup(job.expect("it can be made"), clock) {
             Ok(backup::BackupStep::Complete(report)) => break report,
             Ok(backup::BackupStep::Worked(next) | backup::BackupStep::Synced(next)) => {
                 job = Ok(next);
@@ -266,8 +269,8 @@ fn a_copy_that_is_made_while_a_commit_waits_has_everything_before_it() {
     };
     assert_eq!(report.sequence, visible_sequence);
     // A snapshot that begins now is good for a start, which finds what waits in the log.
-    leader.rounds.ask_for_snapshot();
-    while leader.rounds.step_snapshot(&mut leader.clock) {}
+    leader.commit_loop.ask_for_snapshot();
+    while leader.commit_loop.step_snapshot(&mut leader.clock) {}
     let restored: Arc<dyn Disk> = Arc::new(testkit::simulated_disk(6));
     let restore_config = RestoreConfig {
         store: config(),
@@ -365,7 +368,7 @@ fn a_log_that_fails_while_a_commit_waits_leaves_its_outcome_unknown() {
     leader.submit(b"key", b"value");
     disk.plan_next(Step::Sync, 0, Fault::Error);
     leader.use_up(volatile, SEQUENCE_RESERVE);
-    assert!(leader.rounds.has_failed());
+    assert!(leader.commit_loop.has_failed());
     let unknown = Decision::Refused(Refusal::OutcomeUnknown);
     assert_eq!(leader.told(), [unknown]);
     leader.acknowledge(&one);
@@ -489,9 +492,11 @@ impl Pair {
         self.session = None;
         self.waiting.clear();
         let spare = Leader::open(&testkit::simulated_disk(0), 0);
-        let Leader { rounds, clock, .. } = std::mem::replace(&mut self.leader, spare);
+        let Leader {
+            commit_loop, clock, ..
+        } = std::mem::replace(&mut self.leader, spare);
         match self.random.below(3) {
-            0 => rounds.close(&mut { clock }).expect("nothing fails"),
+            0 => commit_loop.close(&mut { clock }).expect("nothing fails"),
             1 => self.disk.kill(),
             _ => self.disk.lose_power(),
         }
@@ -629,7 +634,7 @@ fn the_set_of_replicas_changes_by_one_replica_at_a_time() {
     let mut leader = Leader::open(&disk, 1);
     let one = leader.follower(ONE);
     leader.acknowledge(&one);
-    leader.rounds.set_group_operations(1);
+    leader.commit_loop.set_group_operations(1);
     // They come behind writes of which each is a group.
     let mut batch = leader.store.write_batch();
     for number in 0..4_u8 {
@@ -645,7 +650,7 @@ fn the_set_of_replicas_changes_by_one_replica_at_a_time() {
         leader.acknowledge(&one);
         drop(session);
         if number == 11 {
-            leader.rounds.set_group_operations(1_000);
+            leader.commit_loop.set_group_operations(1_000);
         }
         let set = leader.store.replica_set();
         assert!(set.members().len() <= before.members().len() + 1);

@@ -185,9 +185,9 @@ fn a_server_without_room_takes_back_what_a_backup_holds() {
     for turn in turns {
         client.sweep(turn.now_ms);
         client.commit(turn, 0..turn.commits.len());
-        client.durable.rounds.ask_for_snapshot();
-        while client.durable.rounds.step_snapshot(&mut client.clock) {}
-        while client.durable.rounds.round(&mut client.clock) {}
+        client.durable.commit_loop.ask_for_snapshot();
+        while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+        while client.durable.commit_loop.round(&mut client.clock) {}
     }
     let error = client.complete(job).expect_err("the log it needs is gone");
     assert!(matches!(error, BackupError::LogGone), "{error}");

@@ -110,7 +110,7 @@ impl Client {
     fn finish(&mut self, between: &mut dyn FnMut(&mut Client)) -> Option<u64> {
         let mut last = None;
         let mut outcomes = Outcomes::new();
-        while self.durable.rounds.round(&mut self.clock) {
+        while self.durable.commit_loop.round(&mut self.clock) {
             between(self);
             while self.durable.mailbox.take(&mut outcomes) {
                 let applied = outcomes.iter().filter(|outcome| {
@@ -128,8 +128,8 @@ impl Client {
     /// Begins a backup with small files.
     pub fn begin(&mut self, target: &SimulatedDisk) -> Result<BackupJob, BackupError> {
         let target = Arc::new(target.clone());
-        let rounds = &mut self.durable.rounds;
-        let mut job = rounds.begin_backup(target, "test 1", &mut self.clock)?;
+        let commit_loop = &mut self.durable.commit_loop;
+        let mut job = commit_loop.begin_backup(target, "test 1", &mut self.clock)?;
         job.set_slice_rows(3);
         job.set_log_file_bytes(LOG_FILE_BYTES);
         Ok(job)
@@ -137,7 +137,7 @@ impl Client {
 
     /// Takes a step of it; breaks with the cut when it is complete.
     pub fn step(&mut self, job: BackupJob) -> Result<ControlFlow<u64, BackupJob>, BackupError> {
-        let step = self.durable.rounds.step_backup(job, &mut self.clock)?;
+        let step = self.durable.commit_loop.step_backup(job, &mut self.clock)?;
         Ok(match step {
             BackupStep::Worked(job) | BackupStep::Synced(job) => ControlFlow::Continue(job),
             BackupStep::Complete(report) => ControlFlow::Break(report.sequence),
@@ -257,11 +257,11 @@ fn a_backup_made_while_commits_go_on_shows_one_commit() {
             }
             // The log is shortened meanwhile, as far as the backup allows.
             if number % 20 == 0 {
-                client.durable.rounds.ask_for_snapshot();
+                client.durable.commit_loop.ask_for_snapshot();
             }
             let steps = random.below(16);
             client.commit_with(turn, 0..turn.commits.len(), &mut |client| {
-                client.durable.rounds.step_snapshot(&mut client.clock);
+                client.durable.commit_loop.step_snapshot(&mut client.clock);
                 for _ in 0..steps {
                     let Some((job, target, begun)) = under_way.take() else {
                         return;
@@ -334,10 +334,10 @@ fn the_log_is_kept_until_the_backup_has_it() {
     for turn in rest {
         client.sweep(turn.now_ms);
         client.commit(turn, 0..turn.commits.len());
-        client.durable.rounds.ask_for_snapshot();
-        while client.durable.rounds.step_snapshot(&mut client.clock) {}
+        client.durable.commit_loop.ask_for_snapshot();
+        while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
     }
-    while client.durable.rounds.round(&mut client.clock) {}
+    while client.durable.commit_loop.round(&mut client.clock) {}
     let (first, count) = log_files(&disk);
     assert_eq!(first, kept, "nothing has gone");
     assert!(count >= 4, "{count} segments");
@@ -356,8 +356,8 @@ fn the_log_is_kept_until_the_backup_has_it() {
     );
     let is_full = |two: &[u64]| two[0] + two[1] > LOG_FILE_BYTES;
     assert!(sizes.windows(2).all(is_full), "as few as can be: {sizes:?}");
-    while client.durable.rounds.round(&mut client.clock) {}
-    client.durable.rounds.round(&mut client.clock);
+    while client.durable.commit_loop.round(&mut client.clock) {}
+    client.durable.commit_loop.round(&mut client.clock);
     assert!(
         log_files(&disk).1 <= 3,
         "what was held goes when the backup is over"

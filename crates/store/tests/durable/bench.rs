@@ -1,4 +1,4 @@
-//! A durable store whose rounds are run by whoever has the batch.
+//! A durable store whose commit loop is run by whoever has the batch.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub const SEGMENT_BYTES: u64 = 64 * 1024;
 
 pub struct Durable {
     pub store: Store,
-    pub rounds: CommitLoop,
+    pub commit_loop: CommitLoop,
     pub mailbox: Mailbox,
     committer: VolatileCommitter,
     config: StoreConfig,
@@ -42,12 +42,12 @@ impl Durable {
         let Opened {
             store, committer, ..
         } = Store::open(config, Arc::new(disk.clone()), &log_config())?;
-        let rounds = CommitLoop::new(committer);
-        let mailbox = rounds.register(Box::new(|| ()));
+        let commit_loop = CommitLoop::new(committer);
+        let mailbox = commit_loop.register(Box::new(|| ()));
         Ok(Durable {
             committer: store.committer(),
             store,
-            rounds,
+            commit_loop,
             mailbox,
             config,
             disk: disk.clone(),
@@ -63,8 +63,8 @@ impl Durable {
             // in the way.
             let spare =
                 Durable::open(self.config, &testkit::simulated_disk(0)).expect("it is empty");
-            let Durable { rounds, .. } = std::mem::replace(self, spare);
-            rounds.close(clock).expect("nothing fails");
+            let Durable { commit_loop, .. } = std::mem::replace(self, spare);
+            commit_loop.close(clock).expect("nothing fails");
         } else if way == 1 {
             disk.kill();
         } else {
@@ -97,7 +97,7 @@ impl Engine for Durable {
         let count = batch.len();
         self.submit(batch, clock, outcomes);
         let mut later = Outcomes::new();
-        while self.rounds.round(clock) {
+        while self.commit_loop.round(clock) {
             while self.mailbox.take(&mut later) {
                 assert!(outcomes.is_empty(), "one batch is one group here");
                 std::mem::swap(outcomes, &mut later);

@@ -127,7 +127,7 @@ impl Reference {
             for commit in &turn.commits {
                 submit(commit, reference.answers.len() as u64, &words, &mut batch);
                 durable.submit(&mut batch, &mut clock, &mut outcomes);
-                durable.rounds.round(&mut clock);
+                durable.commit_loop.round(&mut clock);
                 // The commit on a database that is no more is refused at once.
                 if outcomes.is_empty() {
                     assert!(durable.mailbox.take(&mut outcomes));
@@ -175,10 +175,10 @@ fn run(reference: &Reference, disk: &SimulatedDisk) -> (Run, Option<Durable>) {
     let words = Words::new();
     let mut batch = durable.store.write_batch();
     let mut outcomes = Outcomes::new();
-    durable.rounds.set_slice_rows(PAGE_ROWS);
+    durable.commit_loop.set_slice_rows(PAGE_ROWS);
     for (number, turn) in reference.turns.iter().enumerate() {
         if number % SNAPSHOT_TURNS == SNAPSHOT_TURNS / 2 {
-            durable.rounds.ask_for_snapshot();
+            durable.commit_loop.ask_for_snapshot();
         }
         let mut clock = StandingClock {
             now_ms: turn.now_ms,
@@ -189,24 +189,24 @@ fn run(reference: &Reference, disk: &SimulatedDisk) -> (Run, Option<Durable>) {
         }
         durable.submit(&mut batch, &mut clock, &mut outcomes);
         let mut answers = outcomes.len();
-        while durable.rounds.round(&mut clock) {
+        while durable.commit_loop.round(&mut clock) {
             while durable.mailbox.take(&mut outcomes) {
                 answers += outcomes.len();
                 outcomes
                     .iter()
                     .for_each(|outcome| run.check(reference, &outcome));
             }
-            durable.rounds.step_snapshot(&mut clock);
+            durable.commit_loop.step_snapshot(&mut clock);
         }
         // Some of its pages see what comes after others.
-        durable.rounds.step_snapshot(&mut clock);
-        durable.rounds.step_snapshot(&mut clock);
-        let events = durable.rounds.take_events().into_iter();
+        durable.commit_loop.step_snapshot(&mut clock);
+        durable.commit_loop.step_snapshot(&mut clock);
+        let events = durable.commit_loop.take_events().into_iter();
         run.snapshots += events
             .filter(|event| matches!(event, StorageEvent::SnapshotMade(_)))
             .count();
         assert_eq!(answers, turn.commits.len(), "each commit is answered once");
-        if durable.rounds.has_failed() || run.diverged {
+        if durable.commit_loop.has_failed() || run.diverged {
             break;
         }
     }
@@ -287,15 +287,15 @@ fn recover(reference: &Reference, disk: &SimulatedDisk, least: usize, most: usiz
             submit(commit, 0, &Words::new(), &mut batch);
         }
         durable.submit(&mut batch, &mut clock, &mut outcomes);
-        while durable.rounds.round(&mut clock) {}
+        while durable.commit_loop.round(&mut clock) {}
     }
     if most.is_multiple_of(2) {
-        durable.rounds.ask_for_snapshot();
-        while durable.rounds.step_snapshot(&mut clock) {}
+        durable.commit_loop.ask_for_snapshot();
+        while durable.commit_loop.step_snapshot(&mut clock) {}
     }
     let before = state_of(&durable.store);
-    let Durable { rounds, .. } = durable;
-    rounds
+    let Durable { commit_loop, .. } = durable;
+    commit_loop
         .close(&mut clock)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let durable = Durable::open(config(), disk).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -367,7 +367,7 @@ fn an_error_at_every_step_then_a_kill() {
         let (run, durable) = run(&reference, &disk);
         if let Some(durable) = &durable {
             if run.diverged {
-                assert!(!durable.rounds.has_failed());
+                assert!(!durable.commit_loop.has_failed());
                 let before = state_of(&durable.store);
                 disk.kill();
                 let durable = Durable::open(config(), &disk).expect("nothing is lost");

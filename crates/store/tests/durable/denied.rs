@@ -21,9 +21,9 @@ fn fill(client: &mut Client, first: u8) {
 }
 
 fn snapshot(client: &mut Client) -> Vec<StorageEvent> {
-    client.durable.rounds.ask_for_snapshot();
-    while client.durable.rounds.step_snapshot(&mut client.clock) {}
-    client.durable.rounds.take_events()
+    client.durable.commit_loop.ask_for_snapshot();
+    while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+    client.durable.commit_loop.take_events()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_segment_that_may_not_be_made_refuses_what_grows_until_it_may() {
             client.expect_not_ready(file, CAUSE);
             disk.forget_plans();
             assert_eq!(client.one(&[put(b"late", b"")]), Decision::Applied);
-            let events = client.durable.rounds.take_events();
+            let events = client.durable.commit_loop.take_events();
             assert!(
                 matches!(&events[..], [StorageEvent::RoomAgain]),
                 "{events:?}"
@@ -66,7 +66,7 @@ fn a_snapshot_that_may_not_be_made_is_told_and_can_be_made_later() {
         let mut client = Client::open(&disk, Durability::Synced);
         for round in 0..2 {
             fill(&mut client, round * 20);
-            client.durable.rounds.take_events();
+            client.durable.commit_loop.take_events();
             disk.plan_next(step, 0, Fault::Denied);
             let events = snapshot(&mut client);
             let is_told = |why: &String| why.contains(CAUSE) && why.contains("snapshot");
@@ -94,7 +94,7 @@ fn segments_that_may_not_be_removed_are_told() {
     let mut client = Client::open(&disk, Durability::Synced);
     let first = wal::segment_name(1);
     fill(&mut client, 0);
-    client.durable.rounds.take_events();
+    client.durable.commit_loop.take_events();
     for is_denied in [true, true, false] {
         fill(&mut client, 20);
         let made = snapshot(&mut client);
@@ -106,8 +106,8 @@ fn segments_that_may_not_be_removed_are_told() {
             disk.plan_next(Step::Remove, 0, Fault::Denied);
             disk.plan_next(Step::Rename, 0, Fault::Denied);
         }
-        while client.durable.rounds.round(&mut client.clock) {}
-        let events = client.durable.rounds.take_events();
+        while client.durable.commit_loop.round(&mut client.clock) {}
+        let events = client.durable.commit_loop.take_events();
         let is_told = |why: &String| why.contains(CAUSE) && why.contains(&first);
         let is_right = match &events[..] {
             [StorageEvent::NotRetired(why)] => is_denied && is_told(why),

@@ -54,7 +54,7 @@ impl Client {
             }
             outcomes.clear();
             if !self.durable.mailbox.take(&mut outcomes)
-                && !self.durable.rounds.round(&mut self.clock)
+                && !self.durable.commit_loop.round(&mut self.clock)
             {
                 break;
             }
@@ -78,7 +78,7 @@ impl Client {
         let mut batch = self.durable.store.write_batch();
         batch.create_database(0, name, &config);
         self.durable.mailbox.submit(&mut batch);
-        while self.durable.rounds.round(&mut self.clock) {}
+        while self.durable.commit_loop.round(&mut self.clock) {}
         let mut outcomes = Outcomes::new();
         assert!(self.durable.mailbox.take(&mut outcomes));
         assert_eq!(outcomes.get(0).decision, Decision::Applied);
@@ -92,7 +92,7 @@ impl Client {
     /// Asserts that nothing was told since the last time but why the log is not ready, and that
     /// figures say the same.
     pub fn expect_not_ready(&mut self, file: &str, cause: &str) {
-        let events = self.durable.rounds.take_events();
+        let events = self.durable.commit_loop.take_events();
         let is_told = |why: &String| why.contains(file) && why.contains(cause);
         assert!(
             matches!(&events[..], [StorageEvent::NotReady(why)] if is_told(why)),
@@ -122,7 +122,7 @@ fn a_drop_of_what_is_empty_sees_its_own_group() {
         commit.submit();
         batch.drop_empty_database(1, database);
         client.durable.mailbox.submit(&mut batch);
-        while client.durable.rounds.round(&mut client.clock) {}
+        while client.durable.commit_loop.round(&mut client.clock) {}
         let mut outcomes = Outcomes::new();
         assert!(client.durable.mailbox.take(&mut outcomes));
         assert_eq!(outcomes.get(0).decision, Decision::Applied);
@@ -150,16 +150,16 @@ fn segments_that_cannot_go_are_told() {
         for _ in 0..20 {
             client.one(&[put(b"key", &[7; 10_000])]);
         }
-        client.durable.rounds.ask_for_snapshot();
-        while client.durable.rounds.step_snapshot(&mut client.clock) {}
-        client.durable.rounds.take_events();
+        client.durable.commit_loop.ask_for_snapshot();
+        while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+        client.durable.commit_loop.take_events();
         assert!(is_there());
         if is_failing {
             disk.plan_next(Step::Remove, 0, Fault::Error);
             disk.plan_next(Step::Rename, 0, Fault::Error);
         }
-        while client.durable.rounds.round(&mut client.clock) {}
-        let events = client.durable.rounds.take_events();
+        while client.durable.commit_loop.round(&mut client.clock) {}
+        let events = client.durable.commit_loop.take_events();
         let is_told =
             matches!(&events[..], [StorageEvent::NotRetired(why)] if why.contains(&first));
         assert_eq!(
@@ -195,7 +195,7 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
         }
     }
     assert!(written.len() > 5 && refused > 3, "{written:?}");
-    let events = client.durable.rounds.take_events();
+    let events = client.durable.commit_loop.take_events();
     assert!(matches!(&events[..], [StorageEvent::Full(_)]), "{events:?}");
     let log = client.durable.store.log_statistics().expect("there is one");
     assert!(log.is_full && !log.has_failed, "{log:?}");
@@ -223,7 +223,7 @@ fn a_full_disk_refuses_what_grows_until_there_is_room() {
 
     disk.set_capacity_bytes(u64::MAX);
     assert_eq!(client.one(&[put(b"late", &value)]), Decision::Applied);
-    let events = client.durable.rounds.take_events();
+    let events = client.durable.commit_loop.take_events();
     assert!(
         matches!(&events[..], [StorageEvent::RoomAgain]),
         "{events:?}"
@@ -261,13 +261,13 @@ fn an_error_of_the_device_refuses_what_grows_and_is_no_full_disk() {
         disk.forget_plans();
         disk.set_capacity_bytes(disk.used_bytes());
         assert_eq!(fill(&mut client), FULL);
-        let events = client.durable.rounds.take_events();
+        let events = client.durable.commit_loop.take_events();
         assert!(matches!(&events[..], [StorageEvent::Full(_)]), "{events:?}");
         let log = client.durable.store.log_statistics().expect("there is one");
         assert!(!log.is_not_ready && log.is_full && !log.has_failed);
         disk.set_capacity_bytes(u64::MAX);
         assert_eq!(client.one(&[put(b"late", b"")]), Decision::Applied);
-        let events = client.durable.rounds.take_events();
+        let events = client.durable.commit_loop.take_events();
         assert!(
             matches!(&events[..], [StorageEvent::RoomAgain]),
             "{events:?}"
@@ -295,7 +295,7 @@ fn a_group_that_is_too_large_says_what_hinders_it() {
             assert!(!log.is_not_ready && !log.is_full, "others go on");
         }
         assert_eq!(client.one(&[put(b"small", b"")]), Decision::Applied);
-        assert_eq!(client.durable.rounds.take_events(), []);
+        assert_eq!(client.durable.commit_loop.take_events(), []);
     }
 }
 
@@ -338,7 +338,7 @@ fn a_failed_sync_makes_it_read_only() {
     ]);
     assert_eq!(disk.steps().last(), Some(&Step::Sync));
     assert_eq!(decisions, [UNKNOWN, Decision::Applied, FAILED]);
-    let events = client.durable.rounds.take_events();
+    let events = client.durable.commit_loop.take_events();
     assert!(
         matches!(&events[..], [StorageEvent::Failed(_)]),
         "{events:?}"
@@ -394,7 +394,7 @@ fn an_interval_is_kept() {
     let disk = testkit::simulated_disk(4);
     let mut client = Client::open(&disk, Durability::Interval { ms: 50 });
     // Makes the next segment ready.
-    client.durable.rounds.round(&mut client.clock);
+    client.durable.commit_loop.round(&mut client.clock);
     let syncs = || {
         disk.steps()
             .iter()
@@ -411,17 +411,17 @@ fn an_interval_is_kept() {
     assert_eq!((waiting.groups, waiting.records), (3, 3), "{waiting:?}");
     assert_eq!(waiting.written_sequence, waiting.durable_sequence + 2);
     assert_eq!(
-        client.durable.rounds.due_ns(),
+        client.durable.commit_loop.due_ns(),
         1050 * 1_000_000,
         "since the first"
     );
     client.clock.now_ms += 20;
-    assert!(client.durable.rounds.round(&mut client.clock));
+    assert!(client.durable.commit_loop.round(&mut client.clock));
     assert_eq!(syncs(), before + 1);
     let log = client.durable.store.log_statistics().expect("there is one");
     assert_eq!(log.syncs, waiting.syncs + 1);
     assert_eq!(log.written_sequence, log.durable_sequence);
-    assert_eq!(client.durable.rounds.due_ns(), u64::MAX);
+    assert_eq!(client.durable.commit_loop.due_ns(), u64::MAX);
     // The second time as the first: what is not durable becomes more with each write, and nothing
     // with a sync.
     for round in 1..=2 {
@@ -431,14 +431,17 @@ fn an_interval_is_kept() {
             client.clock.now_ms += 10;
             let log = client.durable.store.log_statistics().expect("there is one");
             assert_eq!(log.written_sequence, log.durable_sequence + number);
-            assert_eq!(client.durable.rounds.due_ns(), (now_ms + 50) * 1_000_000);
+            assert_eq!(
+                client.durable.commit_loop.due_ns(),
+                (now_ms + 50) * 1_000_000
+            );
         }
         client.clock.now_ms += 20;
-        assert!(client.durable.rounds.round(&mut client.clock));
+        assert!(client.durable.commit_loop.round(&mut client.clock));
         assert_eq!(syncs(), before + 1 + round);
         let log = client.durable.store.log_statistics().expect("there is one");
         assert_eq!(log.written_sequence, log.durable_sequence);
-        assert_eq!(client.durable.rounds.due_ns(), u64::MAX);
+        assert_eq!(client.durable.commit_loop.due_ns(), u64::MAX);
     }
     disk.lose_power();
     let client = Client::open(&disk, Durability::Interval { ms: 50 });
@@ -458,9 +461,9 @@ fn a_stop_brings_the_segment_that_it_needs() {
     commit.submit();
     client.durable.mailbox.submit(&mut batch);
     // One round only: the next one would make a segment ready.
-    assert!(client.durable.rounds.round(&mut client.clock));
-    let Durable { rounds, .. } = client.durable;
-    rounds
+    assert!(client.durable.commit_loop.round(&mut client.clock));
+    let Durable { commit_loop, .. } = client.durable;
+    commit_loop
         .close(&mut client.clock)
         .expect("there is room on the disk");
     let recovered = wal::verify(&disk, &mut |_, _| Ok(())).expect("it can be read");
@@ -507,7 +510,7 @@ fn a_full_disk_with_a_spent_reserve_refuses_and_rests() {
     commit.push(&put(b"new", b"")).expect("within the limits");
     commit.submit();
     client.durable.mailbox.submit(&mut batch);
-    let busy = (0..10).take_while(|_| client.durable.rounds.round(&mut client.clock));
+    let busy = (0..10).take_while(|_| client.durable.commit_loop.round(&mut client.clock));
     assert!(busy.count() < 10, "it goes round and round");
     assert!(client.durable.mailbox.take(&mut outcomes));
     assert_eq!(outcomes.get(0).decision, FULL);
@@ -551,8 +554,8 @@ fn sequences_stay_within_the_reserve() {
     }
     assert!(refused > 0, "nobody has raised the bound");
 
-    // Whoever runs the rounds is asked to, without any commit.
-    assert!(client.durable.rounds.round(&mut client.clock));
+    // Whoever runs the commit loop is asked to, without any commit.
+    assert!(client.durable.commit_loop.round(&mut client.clock));
     let decision = client.run(&[(volatile, &[put(b"key", b"")])]);
     assert_eq!(decision, [Decision::Applied]);
     disk.lose_power();
@@ -579,7 +582,7 @@ fn a_crowd_of_commits_waits_for_the_reserve() {
     client.durable.mailbox.submit(&mut batch);
     let mut outcomes = Outcomes::new();
     let (mut answered, mut last) = (0, 0);
-    while client.durable.rounds.round(&mut client.clock) {
+    while client.durable.commit_loop.round(&mut client.clock) {
         while client.durable.mailbox.take(&mut outcomes) {
             for outcome in outcomes.iter() {
                 assert_eq!(

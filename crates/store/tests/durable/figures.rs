@@ -62,7 +62,7 @@ fn figures_of_the_log_are_those_of_its_files() {
             let mut batch = client.durable.store.write_batch();
             batch.drop_database(0, nowhere);
             client.durable.mailbox.submit(&mut batch);
-            while client.durable.rounds.round(&mut client.clock) {}
+            while client.durable.commit_loop.round(&mut client.clock) {}
             let mut outcomes = Outcomes::new();
             assert!(client.durable.mailbox.take(&mut outcomes));
         }
@@ -126,9 +126,9 @@ fn each_sync_is_counted_once() {
         );
         // One that somebody asks for, and one for which there is nothing to do.
         for expected in [11, 11] {
-            client.durable.rounds.ask_for_snapshot();
-            client.durable.rounds.take_events();
-            let asked = client.durable.rounds.round(&mut client.clock);
+            client.durable.commit_loop.ask_for_snapshot();
+            client.durable.commit_loop.take_events();
+            let asked = client.durable.commit_loop.round(&mut client.clock);
             assert!(!asked, "nothing was submitted");
             assert!(syncs() <= expected);
         }
@@ -136,7 +136,7 @@ fn each_sync_is_counted_once() {
         let mut batch = client.durable.store.write_batch();
         batch.drop_database(0, database);
         client.durable.mailbox.submit(&mut batch);
-        while client.durable.rounds.round(&mut client.clock) {}
+        while client.durable.commit_loop.round(&mut client.clock) {}
         disk.kill();
     }
 }
@@ -152,9 +152,9 @@ fn snapshots_that_were_made_and_that_failed_add_up() {
         if fails {
             disk.plan_next(Step::Create, 0, wal::disk::Fault::Error);
         }
-        client.durable.rounds.ask_for_snapshot();
-        while client.durable.rounds.step_snapshot(&mut client.clock) {}
-        let events = client.durable.rounds.take_events();
+        client.durable.commit_loop.ask_for_snapshot();
+        while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+        let events = client.durable.commit_loop.take_events();
         for event in &events {
             made += u64::from(matches!(event, StorageEvent::SnapshotMade(_)));
             failed += u64::from(matches!(event, StorageEvent::SnapshotFailed(_)));

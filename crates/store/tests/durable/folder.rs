@@ -212,7 +212,7 @@ fn a_default_database_with_content_cannot_become_volatile() {
     commit.push(&put(b"key", b"value")).expect("fits");
     commit.submit();
     durable.mailbox.submit(&mut batch);
-    assert!(durable.rounds.round(&mut StandingClock { now_ms: 1 }));
+    assert!(durable.commit_loop.round(&mut StandingClock { now_ms: 1 }));
     drop(durable);
     let steps = disk.step_count();
     let error = Durable::open(config(Durability::Volatile), &disk).err();

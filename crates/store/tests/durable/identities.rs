@@ -57,7 +57,7 @@ fn change(durable: &mut Durable, operation: &Operation<'_>) -> (Decision, Operat
     commit.submit();
     let (mut clock, mut outcomes) = (StandingClock { now_ms: 1_000 }, Outcomes::new());
     durable.submit(&mut batch, &mut clock, &mut outcomes);
-    while durable.rounds.round(&mut clock) {}
+    while durable.commit_loop.round(&mut clock) {}
     durable.mailbox.take(&mut outcomes);
     let outcome = outcomes.get(0);
     assert_eq!(outcome.database, DatabaseId::IDENTITIES);
@@ -96,10 +96,11 @@ fn what_was_acknowledged_of_identities_survives_every_end() {
             durable = open(&disk);
             assert_eq!(names(&durable.store), ["ci", "kept"], "{what} {round}");
             if round % 2 == 1 {
-                durable.rounds.ask_for_snapshot();
+                durable.commit_loop.ask_for_snapshot();
                 let mut clock = StandingClock { now_ms: 1_000 };
-                while durable.rounds.round(&mut clock) || durable.rounds.step_snapshot(&mut clock) {
-                }
+                while durable.commit_loop.round(&mut clock)
+                    || durable.commit_loop.step_snapshot(&mut clock)
+                {}
             }
             change(&mut durable, &delete(b"ci"));
             end(&disk);
@@ -131,7 +132,7 @@ fn no_name_leads_to_identities_and_nobody_drops_them() {
     batch.drop_database(2, DatabaseId::IDENTITIES);
     let (mut clock, mut outcomes) = (StandingClock { now_ms: 1_000 }, Outcomes::new());
     durable.submit(&mut batch, &mut clock, &mut outcomes);
-    while durable.rounds.round(&mut clock) {}
+    while durable.commit_loop.round(&mut clock) {}
     durable.mailbox.take(&mut outcomes);
     let decisions: Vec<Decision> = outcomes.iter().map(|one| one.decision).collect();
     assert_eq!(
@@ -159,7 +160,7 @@ fn a_change_of_identities_is_finished_though_its_caller_has_left() {
     durable.mailbox.submit(&mut batch);
     durable.mailbox.abandon(&mut vec![1, 2]);
     let mut decisions = Vec::new();
-    while durable.rounds.round(&mut clock) {
+    while durable.commit_loop.round(&mut clock) {
         while durable.mailbox.take(&mut outcomes) {
             decisions.extend(outcomes.iter().map(|one| (one.tag, one.decision)));
         }

@@ -29,7 +29,7 @@ type Told = Vec<(String, Vec<u8>, Vec<u8>)>;
 /// A store on a disk, with somebody who watches every database all the time.
 struct Watched {
     store: Store,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     mailbox: Mailbox,
     clock: StandingClock,
     keep_log: KeepLog,
@@ -80,11 +80,11 @@ impl Watched {
     }
 
     fn with_segments(disk: &SimulatedDisk, keep_log: KeepLog, segment_bytes: u64) -> Watched {
-        let (store, rounds, _) = open(disk, keep_log, segment_bytes);
-        let mailbox = rounds.register(Box::new(|| ()));
+        let (store, commit_loop, _) = open(disk, keep_log, segment_bytes);
+        let mailbox = commit_loop.register(Box::new(|| ()));
         let mut watched = Watched {
             store,
-            rounds,
+            commit_loop,
             mailbox,
             clock: StandingClock { now_ms: 1000 },
             keep_log,
@@ -114,7 +114,7 @@ impl Watched {
         let mut batch = self.store.write_batch();
         fill(&mut batch);
         self.mailbox.submit(&mut batch);
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
         let mut outcomes = Outcomes::new();
         let mut database = DatabaseId::DEFAULT;
         while self.mailbox.take(&mut outcomes) {
@@ -167,10 +167,10 @@ impl Watched {
     }
 
     fn snapshot(&mut self) {
-        self.rounds.ask_for_snapshot();
-        while self.rounds.step_snapshot(&mut self.clock) {}
-        while self.rounds.round(&mut self.clock) {}
-        drop(self.rounds.take_events());
+        self.commit_loop.ask_for_snapshot();
+        while self.commit_loop.step_snapshot(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
+        drop(self.commit_loop.take_events());
     }
 
     /// Ends: by a stop, a kill, or a loss of power. Starts again.
@@ -180,14 +180,14 @@ impl Watched {
         let old = std::mem::replace(self, spare);
         match way {
             0 => old
-                .rounds
+                .commit_loop
                 .close(&mut StandingClock { now_ms: 1000 })
                 .expect("nothing fails"),
             1 => disk.kill(),
             _ => disk.lose_power(),
         }
-        let (store, rounds, last_sequence) = open(disk, old.keep_log, old.segment_bytes);
-        let mailbox = rounds.register(Box::new(|| ()));
+        let (store, commit_loop, last_sequence) = open(disk, old.keep_log, old.segment_bytes);
+        let mailbox = commit_loop.register(Box::new(|| ()));
         let is_there = |point: &(DatabaseId, u64)| point.1 <= last_sequence;
         let (points, gone) = old.points.into_iter().partition(is_there);
         let mut heard = old.heard;
@@ -199,7 +199,7 @@ impl Watched {
         let watchers = BTreeMap::new();
         *self = Watched {
             store,
-            rounds,
+            commit_loop,
             mailbox,
             watchers,
             heard,
@@ -211,7 +211,7 @@ impl Watched {
                 Watched::new(&testkit::simulated_disk(0), old.keep_log),
             )
         };
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
         self.watch();
         self.hear();
     }
@@ -427,17 +427,17 @@ fn what_is_kept_for_a_time_goes_when_that_is_over() {
         let kept = segments(&watched);
         assert!(kept > 5, "{kept}");
         watched.clock.now_ms += 59_000;
-        while watched.rounds.round(&mut watched.clock) {}
+        while watched.commit_loop.round(&mut watched.clock) {}
         assert_eq!(segments(&watched), kept);
-        let due_ms = watched.rounds.due_ns() / 1_000_000;
+        let due_ms = watched.commit_loop.due_ns() / 1_000_000;
         assert!(
             due_ms <= watched.clock.now_ms + 10_000,
             "it is looked now and then"
         );
         watched.clock.now_ms += 12_000;
-        while watched.rounds.round(&mut watched.clock) {}
+        while watched.commit_loop.round(&mut watched.clock) {}
         assert_eq!(segments(&watched), 1);
-        assert_eq!(watched.rounds.due_ns(), u64::MAX);
+        assert_eq!(watched.commit_loop.due_ns(), u64::MAX);
     }
 }
 

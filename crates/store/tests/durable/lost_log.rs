@@ -80,7 +80,7 @@ fn a_folder_without_its_log_is_not_taken_for_a_new_one() {
         let (disk, bench) = with_blobs(1, 3);
         let Bench { durable, mut clock } = bench;
         match is_clean {
-            true => durable.rounds.close(&mut clock).expect("it is whole"),
+            true => durable.commit_loop.close(&mut clock).expect("it is whole"),
             false => disk.kill(),
         }
         // A clean stop may have made one, which knows of the log too.
@@ -160,8 +160,8 @@ fn the_end_of_a_log_is_missed_behind_a_clean_stop() {
             commit.submit();
         }
         durable.mailbox.submit(&mut batch);
-        while durable.rounds.round(&mut clock) {}
-        durable.rounds.close(&mut clock).expect("it is whole");
+        while durable.commit_loop.round(&mut clock) {}
+        durable.commit_loop.close(&mut clock).expect("it is whole");
         disk.lose_power();
 
         // All that is behind some group reads as zeros, as after a repair of the file system, and
@@ -196,13 +196,13 @@ fn with_files(disk: &SimulatedDisk, is_clean: bool) -> Vec<String> {
         (commit.push(&put(&key, &[1; 3000]))).expect("within the limits");
         commit.submit();
         durable.mailbox.submit(&mut batch);
-        while durable.rounds.round(&mut clock) {}
+        while durable.commit_loop.round(&mut clock) {}
         if logs().len() >= begun + 3 {
             break;
         }
     }
     match is_clean {
-        true => durable.rounds.close(&mut clock).expect("it is whole"),
+        true => durable.commit_loop.close(&mut clock).expect("it is whole"),
         false => disk.kill(),
     }
     let names = logs();
@@ -258,7 +258,7 @@ fn with_lost_end(disk: &SimulatedDisk, groups: u64) -> usize {
         (commit.push(&put(&key, &[1; 3000]))).expect("within the limits");
         commit.submit();
         durable.mailbox.submit(&mut batch);
-        while durable.rounds.round(&mut clock) {}
+        while durable.commit_loop.round(&mut clock) {}
     }
     disk.lose_power();
     drop(durable);
@@ -377,7 +377,7 @@ fn more_contents_than_a_crash_leaves_are_not_set_aside_without_being_told_to() {
     commit.push(&put(b"key", b"value")).expect("it fits");
     commit.submit();
     durable.mailbox.submit(&mut batch);
-    while durable.rounds.round(&mut clock) {}
+    while durable.commit_loop.round(&mut clock) {}
     emptier.kill();
     let (from, to) = (disk.folder("blobs"), emptier.folder("blobs"));
     for name in from.list().expect("it can be listed") {

@@ -10,7 +10,7 @@ use wal::{LogConfig, LogId};
 
 use crate::folder::TestFolder;
 
-/// A store whose default database is synced, and its rounds.
+/// A store whose default database is synced, and its commit loop.
 fn open(folder: &TestFolder) -> (Store, CommitLoop) {
     let mut config = StoreConfig::new(1);
     config.default_database.durability = Durability::Synced;
@@ -29,15 +29,15 @@ fn open(folder: &TestFolder) -> (Store, CommitLoop) {
 #[test]
 fn a_commit_on_a_database_that_is_gone_is_refused_by_the_committer() {
     let folder = TestFolder::new("gone-database");
-    let (store, mut rounds) = open(&folder);
-    let mailbox = rounds.register(Box::new(|| ()));
+    let (store, mut commit_loop) = open(&folder);
+    let mailbox = commit_loop.register(Box::new(|| ()));
     let mut clock = StandingClock { now_ms: 1 };
     let mut run = |fill: &dyn Fn(&mut WriteBatch)| {
         let mut batch = store.write_batch();
         fill(&mut batch);
         assert_eq!(batch.logged_len(), 1, "there is one who refuses it");
         mailbox.submit(&mut batch);
-        while rounds.round(&mut clock) {}
+        while commit_loop.round(&mut clock) {}
         let mut outcomes = Outcomes::new();
         assert!(mailbox.take(&mut outcomes) && mailbox.is_idle());
         (outcomes.get(0).decision, outcomes.get(0).database)
@@ -62,12 +62,12 @@ fn a_commit_on_a_database_that_is_gone_is_refused_by_the_committer() {
 #[test]
 fn each_gets_the_outcomes_of_its_own_commits() {
     let folder = TestFolder::new("mailboxes");
-    let (store, mut rounds) = open(&folder);
+    let (store, mut commit_loop) = open(&folder);
     let mut clock = StandingClock { now_ms: 1 };
-    let mut gone = rounds.register(Box::new(|| ()));
+    let mut gone = commit_loop.register(Box::new(|| ()));
     for round in 1..=4_u64 {
         let mailboxes: Vec<Mailbox> = (0..round * 5)
-            .map(|_| rounds.register(Box::new(|| ())))
+            .map(|_| commit_loop.register(Box::new(|| ())))
             .collect();
         let mut batch = store.write_batch();
         // One goes with a commit under way, whose outcome is for nobody.
@@ -83,8 +83,8 @@ fn each_gets_the_outcomes_of_its_own_commits() {
             }
             assert!(!mailbox.is_idle());
         }
-        gone = rounds.register(Box::new(|| ()));
-        while rounds.round(&mut clock) {}
+        gone = commit_loop.register(Box::new(|| ()));
+        while commit_loop.round(&mut clock) {}
         for (number, mailbox) in (0..).zip(&mailboxes) {
             let (mut outcomes, mut tags) = (Outcomes::new(), Vec::new());
             while mailbox.take(&mut outcomes) {

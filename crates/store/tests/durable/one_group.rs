@@ -58,7 +58,7 @@ fn run(client: &mut Client, commits: &[Vec<Expected<'_>>], is_one_group: bool) {
             continue;
         }
         client.durable.mailbox.submit(&mut batch);
-        while client.durable.rounds.round(&mut client.clock) {}
+        while client.durable.commit_loop.round(&mut client.clock) {}
         let mut outcomes = Outcomes::new();
         let mut last_sequence = 0;
         while client.durable.mailbox.take(&mut outcomes) {
@@ -216,7 +216,7 @@ fn run_one_group(client: &mut Client, batch: &mut WriteBatch) -> Vec<i64> {
     let groups = || store.log_statistics().expect("there is one").groups;
     let groups_before = groups();
     client.durable.mailbox.submit(batch);
-    while client.durable.rounds.round(&mut client.clock) {}
+    while client.durable.commit_loop.round(&mut client.clock) {}
     assert_eq!(groups() - groups_before, 1);
     let (mut outcomes, mut counters) = (Outcomes::new(), Vec::new());
     while client.durable.mailbox.take(&mut outcomes) {
@@ -315,19 +315,25 @@ fn an_interval_is_due_again_after_each_sync() {
     let mut client = Client::open(&disk, Durability::Interval { ms: 50 });
     for number in 0..3u8 {
         assert_eq!(
-            client.durable.rounds.due_ns(),
+            client.durable.commit_loop.due_ns(),
             u64::MAX,
             "nothing is written"
         );
         client.one(&[put(&[number], b"first")]);
         let begin_ms = client.clock.now_ms;
-        assert_eq!(client.durable.rounds.due_ns(), (begin_ms + 50) * 1_000_000);
+        assert_eq!(
+            client.durable.commit_loop.due_ns(),
+            (begin_ms + 50) * 1_000_000
+        );
         // A second write meanwhile does not put it off.
         client.clock.now_ms += 30;
         client.one(&[put(&[number], b"second")]);
-        assert_eq!(client.durable.rounds.due_ns(), (begin_ms + 50) * 1_000_000);
+        assert_eq!(
+            client.durable.commit_loop.due_ns(),
+            (begin_ms + 50) * 1_000_000
+        );
         client.clock.now_ms += 20;
-        while client.durable.rounds.round(&mut client.clock) {}
+        while client.durable.commit_loop.round(&mut client.clock) {}
         let figures = client.durable.store.log_statistics().expect("there is one");
         assert_eq!(figures.durable_sequence, figures.written_sequence);
     }
@@ -360,7 +366,7 @@ fn a_group_ends_when_its_appends_have_copied_enough() {
         last.submit();
         client.durable.mailbox.submit(&mut batch);
         let mut groups = Vec::new();
-        while client.durable.rounds.round(&mut client.clock) {
+        while client.durable.commit_loop.round(&mut client.clock) {
             let mut outcomes = Outcomes::new();
             let mut answered = 0;
             while client.durable.mailbox.take(&mut outcomes) {

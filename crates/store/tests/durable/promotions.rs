@@ -24,7 +24,7 @@ const TIMEOUT_MS: u64 = 100;
 /// A server that takes writes, if it may.
 struct Leader {
     store: Store,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     mailbox: Mailbox,
     clock: StandingClock,
     /// Of the replicas that follow it, by their place among the nodes.
@@ -46,11 +46,11 @@ impl Leader {
         let Opened {
             store, committer, ..
         } = opened.unwrap_or_else(|error| panic!("{error}"));
-        let rounds = CommitLoop::new(committer);
+        let commit_loop = CommitLoop::new(committer);
         let mut leader = Leader {
-            mailbox: rounds.register(Box::new(|| ())),
+            mailbox: commit_loop.register(Box::new(|| ())),
             store,
-            rounds,
+            commit_loop,
             clock: StandingClock { now_ms: 1_000 },
             sessions: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -91,7 +91,7 @@ impl Leader {
     }
 
     fn run(&mut self) {
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
     }
 
     fn told(&mut self) -> Vec<Decision> {

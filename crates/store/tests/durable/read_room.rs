@@ -48,7 +48,7 @@ impl Client {
     /// What became of commits, with their tags; all is in tables then.
     fn decided(&mut self) -> Vec<(u64, Decision)> {
         let (mut outcomes, mut decided) = (Outcomes::new(), Vec::new());
-        while self.made.rounds.round(&mut self.clock) {}
+        while self.made.commit_loop.round(&mut self.clock) {}
         self.flush();
         while self.made.mailbox.take(&mut outcomes) {
             let found = outcomes.iter();
@@ -58,7 +58,7 @@ impl Client {
     }
 
     fn flush(&mut self) {
-        self.made.rounds.flush_trees().expect("there is room");
+        self.made.commit_loop.flush_trees().expect("there is room");
     }
 
     /// Stores a value, in a commit of its own.
@@ -291,7 +291,7 @@ fn joined_batches_find_what_each_of_them_has_read() {
     }
     for _ in 0..2 {
         // What is in memory need not be read.
-        client.made.rounds.seal_trees();
+        client.made.commit_loop.seal_trees();
         client.flush();
         for keys in [&[0, 1][..], &[2], &[3, 4, 5], &[6, 7]] {
             let mut batch = store.write_batch();

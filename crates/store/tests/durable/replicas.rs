@@ -24,7 +24,7 @@ use crate::plan::Planner;
 /// A store on a disk that follows another one.
 pub struct Replica {
     pub store: Store,
-    pub rounds: CommitLoop,
+    pub commit_loop: CommitLoop,
     clock: StandingClock,
     disk: SimulatedDisk,
 }
@@ -45,7 +45,7 @@ impl Replica {
         assert_eq!(recovered.next_sequence, recovered.last_sequence + 1);
         Replica {
             store,
-            rounds: CommitLoop::new(committer),
+            commit_loop: CommitLoop::new(committer),
             clock: StandingClock { now_ms: 1 },
             disk: disk.clone(),
         }
@@ -56,7 +56,7 @@ impl Replica {
         let disk = self.disk.clone();
         let mut clock = self.clock;
         match way {
-            0 => self.rounds.close(&mut clock).expect("nothing fails"),
+            0 => self.commit_loop.close(&mut clock).expect("nothing fails"),
             1 => disk.kill(),
             _ => disk.lose_power(),
         }
@@ -66,14 +66,15 @@ impl Replica {
     fn follow(&mut self, groups: Vec<FollowedGroup>) -> Result<u64, FollowError> {
         let gone = BTreeSet::new();
         let groups = FollowedGroups { groups, gone };
-        let report = self.rounds.follow(groups, &mut self.clock)?;
-        assert_eq!(report.sequence, self.rounds.log_sequence());
+        let report = self.commit_loop.follow(groups, &mut self.clock)?;
+        assert_eq!(report.sequence, self.commit_loop.log_sequence());
         Ok(report.sequence)
     }
 
     /// Takes what another store has, at most so many bytes at a time.
     pub fn take_from(&mut self, leader: &Store, bytes: usize) -> Result<u64, FollowError> {
-        let mut reading = read_behind(leader, self.rounds.log_sequence()).expect("it is there");
+        let mut reading =
+            read_behind(leader, self.commit_loop.log_sequence()).expect("it is there");
         loop {
             let before = reading.position();
             let groups = reading.run(bytes, usize::MAX).expect("it can be read");
@@ -117,7 +118,7 @@ fn a_replica_has_what_its_leader_has_whatever_happens_to_either() {
                 verify(&replica.store);
                 if is_all_durable(&leader.durable.store) {
                     compared += 1;
-                    let written = leader.durable.rounds.log_sequence();
+                    let written = leader.durable.commit_loop.log_sequence();
                     assert_eq!(sequence, written);
                     assert_eq!(state_of(&replica.store), state_of(&leader.durable.store));
                 }
@@ -157,7 +158,9 @@ fn a_replica_of_a_replica_can_go_on_with_the_first_leader_and_back() {
             // It may be ahead of the one in the middle: then that has nothing for it.
             let source = match random.below(4) {
                 0 => &leader.durable.store,
-                1 if last.rounds.log_sequence() <= middle.rounds.log_sequence() => &middle.store,
+                1 if last.commit_loop.log_sequence() <= middle.commit_loop.log_sequence() => {
+                    &middle.store
+                }
                 _ => continue,
             };
             let taken = last.take_from(source, 1 << random.below(18));
@@ -175,21 +178,21 @@ fn a_replica_of_a_replica_can_go_on_with_the_first_leader_and_back() {
 #[test]
 fn a_replica_decides_nothing() {
     let mut replica = Replica::open(&testkit::simulated_disk(1));
-    let mailbox = replica.rounds.register(Box::new(|| ()));
+    let mailbox = replica.commit_loop.register(Box::new(|| ()));
     for _ in 0..2 {
         let mut batch = replica.store.write_batch();
         let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
         commit.push(&put(b"key", b"value")).expect("it fits");
         commit.submit();
         mailbox.submit(&mut batch);
-        while replica.rounds.round(&mut replica.clock) {}
+        while replica.commit_loop.round(&mut replica.clock) {}
         let mut outcomes = Outcomes::new();
         assert!(mailbox.take(&mut outcomes));
         assert_eq!(
             outcomes.get(0).decision,
             Decision::Refused(Refusal::Replica)
         );
-        assert_eq!(replica.rounds.log_sequence(), 0);
+        assert_eq!(replica.commit_loop.log_sequence(), 0);
         replica.store.sweep(u64::MAX / 2, &mut batch);
         assert_eq!((batch.len(), replica.store.sweep_due_ms()), (0, u64::MAX));
     }
@@ -219,7 +222,7 @@ fn groups_that_do_not_fit_are_refused_and_leave_nothing() {
             group(last + 5, last + 6, b"nonsense", 1),
         ]);
         assert!(nonsense.is_err_and(|error| error.needs_copy()));
-        assert_eq!(replica.rounds.log_sequence(), last);
+        assert_eq!(replica.commit_loop.log_sequence(), last);
         let sound = replica.follow(vec![
             group(last + 1, last + 4, b"", 0),
             group(last + 5, last + 10, b"", 0),
@@ -241,11 +244,11 @@ fn what_is_not_there_is_said() {
             (commit.push(&put(&number.to_be_bytes(), &value))).expect("it fits");
             commit.submit();
             durable.submit(&mut batch, clock, &mut Outcomes::new());
-            while durable.rounds.round(clock) {}
+            while durable.commit_loop.round(clock) {}
         }
     };
     fill(&mut durable, &mut clock);
-    let present = durable.rounds.log_sequence();
+    let present = durable.commit_loop.log_sequence();
     let ahead = read_behind(&durable.store, present + 1).expect_err("it is not there yet");
     let asked = present + 1;
     assert_eq!(ahead, FollowRefusal::Ahead { asked, present });
@@ -254,8 +257,8 @@ fn what_is_not_there_is_said() {
     assert_eq!(first.len(), 1);
     let needs = reading.run(1, 100).expect_err("more memory is needed");
     assert!(matches!(needs, LogReadError::Needs(bytes) if bytes > 100));
-    durable.rounds.ask_for_snapshot();
-    while durable.rounds.step_snapshot(&mut clock) {}
+    durable.commit_loop.ask_for_snapshot();
+    while durable.commit_loop.step_snapshot(&mut clock) {}
     fill(&mut durable, &mut clock);
     assert_eq!(KeepLog::NONE, config().keep_log);
     let lost = read_behind(&durable.store, 0).expect_err("it has gone");
@@ -304,7 +307,7 @@ fn a_restored_copy_goes_on_with_the_log_of_its_leader() {
         drop(target);
         let mut replica = Replica::open(&own);
         assert_eq!(
-            replica.rounds.log_sequence(),
+            replica.commit_loop.log_sequence(),
             restored.manifest.cut.sequence
         );
         for turn in late {
@@ -360,7 +363,7 @@ fn what_was_written_since_a_time_is_read_whole_or_said_to_be_lost() {
             commit.push(&put(&key, &[7; 2_000])).expect("it fits");
             commit.submit();
             durable.submit(&mut batch, &mut clock, &mut Outcomes::new());
-            while durable.rounds.round(&mut clock) {}
+            while durable.commit_loop.round(&mut clock) {}
             written.push((clock.now_ms, key.to_vec()));
         }
         let (mut whole, mut lost) = (0, 0);
@@ -379,8 +382,8 @@ fn what_was_written_since_a_time_is_read_whole_or_said_to_be_lost() {
             }
         }
         assert!(whole > 100 && (lost > 0) == (round > 0), "{whole} {lost}");
-        durable.rounds.ask_for_snapshot();
-        while durable.rounds.step_snapshot(&mut clock) {}
+        durable.commit_loop.ask_for_snapshot();
+        while durable.commit_loop.step_snapshot(&mut clock) {}
     }
 }
 
@@ -405,7 +408,7 @@ fn records_name_the_server_on_which_a_commit_was_made() {
             commit.push(&operation).expect("it fits");
             commit.submit();
             durable.submit(&mut batch, &mut clock, &mut Outcomes::new());
-            while durable.rounds.round(&mut clock) {}
+            while durable.commit_loop.round(&mut clock) {}
             expected.push(origin);
         }
     }

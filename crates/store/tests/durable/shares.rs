@@ -30,7 +30,7 @@ fn commit(batch: &mut WriteBatch, tag: u64, from: Source, operation: &Operation<
 /// its caller had left.
 fn group(client: &mut Client) -> (Vec<u64>, Vec<u64>) {
     let (mut done, mut abandoned) = (Vec::new(), Vec::new());
-    client.durable.rounds.round(&mut client.clock);
+    client.durable.commit_loop.round(&mut client.clock);
     let mut outcomes = Outcomes::new();
     while client.durable.mailbox.take(&mut outcomes) {
         for outcome in outcomes.iter() {

@@ -61,7 +61,7 @@ fn small(disk: &SimulatedDisk) -> u64 {
             client.run(database, &[put_expiring(&[b'k', number], b"value", expiry)]);
         }
     }
-    client.durable.rounds.set_slice_rows(7);
+    client.durable.commit_loop.set_slice_rows(7);
     let sequence = client.snapshot();
     disk.kill();
     sequence
@@ -185,7 +185,7 @@ fn a_page_of_another_snapshot_is_seen() {
         DatabaseId::DEFAULT,
         &[put_expiring(b"k\x1c", b"other", Expiry::None)],
     );
-    client.durable.rounds.set_slice_rows(7);
+    client.durable.commit_loop.set_slice_rows(7);
     let second = client.snapshot();
     let second_bytes = disk.contents(&snapshot::file_name(second));
     let (old, new) = (page_starts(&first_bytes), page_starts(&second_bytes));
@@ -259,7 +259,7 @@ fn what_is_written_is_read() {
         }
         client
             .durable
-            .rounds
+            .commit_loop
             .set_slice_rows(1 + random.below(300) as u32);
         let sequence = client.snapshot();
         let mut content = Content::default();

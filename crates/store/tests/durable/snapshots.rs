@@ -48,7 +48,7 @@ impl Client {
     }
 
     pub fn finish(&mut self) -> DatabaseId {
-        while self.durable.rounds.round(&mut self.clock) {}
+        while self.durable.commit_loop.round(&mut self.clock) {}
         let mut outcomes = Outcomes::new();
         let mut database = DatabaseId::DEFAULT;
         while self.durable.mailbox.take(&mut outcomes) {
@@ -73,8 +73,8 @@ impl Client {
 
     /// Makes a snapshot without a pause; answers its base.
     pub fn snapshot(&mut self) -> u64 {
-        self.durable.rounds.ask_for_snapshot();
-        while self.durable.rounds.step_snapshot(&mut self.clock) {}
+        self.durable.commit_loop.ask_for_snapshot();
+        while self.durable.commit_loop.step_snapshot(&mut self.clock) {}
         self.made()
     }
 
@@ -86,8 +86,8 @@ impl Client {
     }
 
     fn made(&mut self) -> u64 {
-        while self.durable.rounds.round(&mut self.clock) {}
-        match &self.durable.rounds.take_events()[..] {
+        while self.durable.commit_loop.round(&mut self.clock) {}
+        match &self.durable.commit_loop.take_events()[..] {
             [StorageEvent::SnapshotMade(report)] => report.sequence,
             events => panic!("{events:?}"),
         }
@@ -202,15 +202,18 @@ fn changes_in_the_midst_of_a_snapshot_are_replayed_over_it() {
         loop {
             let disk = testkit::simulated_disk(1);
             let (mut client, other) = filled(&disk);
-            let rounds = &mut client.durable.rounds;
-            rounds.set_slice_rows(8);
-            rounds.ask_for_snapshot();
+            let commit_loop = &mut client.durable.commit_loop;
+            commit_loop.set_slice_rows(8);
+            commit_loop.ask_for_snapshot();
             for _ in 0..steps_before {
-                rounds.step_snapshot(&mut client.clock);
+                commit_loop.step_snapshot(&mut client.clock);
             }
-            let is_over = matches!(&rounds.take_events()[..], [StorageEvent::SnapshotMade(_)]);
+            let is_over = matches!(
+                &commit_loop.take_events()[..],
+                [StorageEvent::SnapshotMade(_)]
+            );
             change(&mut client, DatabaseId::DEFAULT, other);
-            while client.durable.rounds.step_snapshot(&mut client.clock) {}
+            while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
             let before = state_of(&client.durable.store);
             disk.kill();
             let client = Client::open(&disk);
@@ -262,8 +265,8 @@ fn the_log_is_shortened_again_and_again() {
     let (mut most, mut snapshots) = (0, 0);
     for number in 0..2000u32 {
         client.run(DatabaseId::DEFAULT, &[put(&key(number % 50), &value)]);
-        client.durable.rounds.step_snapshot(&mut client.clock);
-        snapshots += client.durable.rounds.take_events().len();
+        client.durable.commit_loop.step_snapshot(&mut client.clock);
+        snapshots += client.durable.commit_loop.take_events().len();
         most = most.max(disk.list().expect("it can be listed").len());
     }
     assert!(snapshots > 8, "{snapshots}");
@@ -420,11 +423,11 @@ fn a_snapshot_knows_the_end_of_the_log() {
     let disk = testkit::simulated_disk(1);
     let (mut client, other) = filled(&disk);
     let log = disk.contents(&segment_name(1));
-    let rounds = &mut client.durable.rounds;
-    rounds.set_slice_rows(8);
-    rounds.ask_for_snapshot();
+    let commit_loop = &mut client.durable.commit_loop;
+    commit_loop.set_slice_rows(8);
+    commit_loop.ask_for_snapshot();
     for _ in 0..9 {
-        rounds.step_snapshot(&mut client.clock);
+        commit_loop.step_snapshot(&mut client.clock);
     }
     // The first of these keys is behind the walk, the second before it.
     let at_base = values(&client.durable.store, other);
@@ -432,9 +435,9 @@ fn a_snapshot_knows_the_end_of_the_log() {
         client.run(other, &[put(&key(3), b"new"), put(&key(30), b"new")]);
     }
     let at_end = values(&client.durable.store, other);
-    while client.durable.rounds.step_snapshot(&mut client.clock) {}
+    while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
     let sequence = client.made();
-    let last_sequence = client.durable.rounds.log_sequence();
+    let last_sequence = client.durable.commit_loop.log_sequence();
     disk.kill();
     overwrite(&disk, &segment_name(1), &log);
 
@@ -534,9 +537,9 @@ fn a_failed_snapshot_does_no_harm() {
             let (mut client, other) = filled(&disk);
             let planned = disk.step_count() + step;
             disk.plan(planned, fault);
-            client.durable.rounds.ask_for_snapshot();
-            while client.durable.rounds.step_snapshot(&mut client.clock) {}
-            let events = client.durable.rounds.take_events();
+            client.durable.commit_loop.ask_for_snapshot();
+            while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+            let events = client.durable.commit_loop.take_events();
             let what = format!("{fault:?} at step {step}: {events:?}");
             if disk.step_count() <= planned {
                 assert!(step >= 5, "{what}");
@@ -583,19 +586,19 @@ fn after_a_failure_it_is_tried_again_some_time_later() {
     };
     fill(&mut client);
     disk.plan(disk.step_count() + 1, Fault::Full);
-    while client.durable.rounds.step_snapshot(&mut client.clock) {}
-    let events = client.durable.rounds.take_events();
+    while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+    let events = client.durable.commit_loop.take_events();
     assert!(
         matches!(&events[..], [StorageEvent::SnapshotFailed(_)]),
         "{events:?}"
     );
     fill(&mut client);
     assert!(
-        !client.durable.rounds.step_snapshot(&mut client.clock),
+        !client.durable.commit_loop.step_snapshot(&mut client.clock),
         "too early"
     );
     client.clock.now_ms += snapshot::limits::RETRY_MS;
-    while client.durable.rounds.step_snapshot(&mut client.clock) {}
+    while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
     client.made();
 }
 
@@ -603,10 +606,10 @@ fn after_a_failure_it_is_tried_again_some_time_later() {
 fn no_snapshot_is_made_of_a_log_that_has_failed() {
     let disk = testkit::simulated_disk(1);
     let (mut client, other) = filled(&disk);
-    let rounds = &mut client.durable.rounds;
-    rounds.ask_for_snapshot();
+    let commit_loop = &mut client.durable.commit_loop;
+    commit_loop.ask_for_snapshot();
     for _ in 0..3 {
-        rounds.step_snapshot(&mut client.clock);
+        commit_loop.step_snapshot(&mut client.clock);
     }
     let mut batch = client.durable.store.write_batch();
     let mut commit = batch.begin(0, other, Mode::Atomic);
@@ -614,15 +617,15 @@ fn no_snapshot_is_made_of_a_log_that_has_failed() {
     commit.submit();
     client.durable.mailbox.submit(&mut batch);
     disk.plan(disk.step_count(), Fault::Error);
-    while client.durable.rounds.round(&mut client.clock) {}
+    while client.durable.commit_loop.round(&mut client.clock) {}
     let mut outcomes = Outcomes::new();
     assert!(client.durable.mailbox.take(&mut outcomes));
     let unknown = Decision::Refused(Refusal::OutcomeUnknown);
     assert_eq!(outcomes.get(0).decision, unknown);
-    while client.durable.rounds.step_snapshot(&mut client.clock) {}
-    client.durable.rounds.ask_for_snapshot();
-    while client.durable.rounds.step_snapshot(&mut client.clock) {}
-    let events = client.durable.rounds.take_events();
+    while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+    client.durable.commit_loop.ask_for_snapshot();
+    while client.durable.commit_loop.step_snapshot(&mut client.clock) {}
+    let events = client.durable.commit_loop.take_events();
     let failed = |event: &&StorageEvent| matches!(event, StorageEvent::SnapshotFailed(_));
     assert_eq!(events.iter().filter(failed).count(), 2, "{events:?}");
     assert_eq!(snapshot::list(&disk).expect("it can be listed"), []);

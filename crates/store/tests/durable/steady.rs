@@ -12,7 +12,7 @@ use wal::{LogConfig, LogId};
 use crate::folder::TestFolder;
 
 struct Client {
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     mailbox: Mailbox,
     batch: WriteBatch,
     outcomes: Outcomes,
@@ -34,7 +34,7 @@ impl Client {
         }
         self.mailbox.submit(&mut self.batch);
         let mut clock = StandingClock { now_ms: 1 };
-        while self.rounds.round(&mut clock) {}
+        while self.commit_loop.round(&mut clock) {}
         while self.mailbox.take(&mut self.outcomes) {
             let applied = |decision| assert_eq!(decision, Decision::Applied);
             (self.outcomes.iter()).for_each(|outcome| applied(outcome.decision));
@@ -59,10 +59,10 @@ fn the_steady_state_allocates_nothing() {
     let Opened {
         store, committer, ..
     } = Store::open(config, disk, &log_config).expect("it is empty");
-    let rounds = CommitLoop::new(committer);
+    let commit_loop = CommitLoop::new(committer);
     let mut client = Client {
-        mailbox: rounds.register(Box::new(|| ())),
-        rounds,
+        mailbox: commit_loop.register(Box::new(|| ())),
+        commit_loop,
         batch: store.write_batch(),
         outcomes: Outcomes::new(),
     };

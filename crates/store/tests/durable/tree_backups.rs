@@ -79,7 +79,7 @@ fn a_backup_of_databases_on_disk_is_what_there_was_at_its_cut() {
         let folder = TempFolder::new();
         let target = RealDisk::open_or_create(folder.0.join("backup")).expect("there is room");
         let target: Arc<dyn Disk> = Arc::new(target);
-        let begun = (made.rounds).begin_backup(target.clone(), "test", &mut clock);
+        let begun = (made.commit_loop).begin_backup(target.clone(), "test", &mut clock);
         let mut job = begun.expect("it is new");
         job.set_slice_rows(4);
         let mut states = vec![(0, state_of(&made.store))];
@@ -87,7 +87,7 @@ fn a_backup_of_databases_on_disk_is_what_there_was_at_its_cut() {
             if random.once_in(3) {
                 states.push(commit(&mut made, &mut random, &mut clock));
             }
-            let step = made.rounds.step_backup(job, &mut clock);
+            let step = made.commit_loop.step_backup(job, &mut clock);
             match step.expect("nothing fails") {
                 BackupStep::Worked(next) | BackupStep::Synced(next) => job = next,
                 BackupStep::Complete(report) => break report,
@@ -168,11 +168,11 @@ fn a_backup_has_no_file_that_a_later_change_writes_over() {
         let folder = TempFolder::new();
         let target = RealDisk::open_or_create(folder.0.join("backup")).expect("there is room");
         let target: Arc<dyn Disk> = Arc::new(target);
-        let begun = (made.rounds).begin_backup(target.clone(), "test", &mut clock);
+        let begun = (made.commit_loop).begin_backup(target.clone(), "test", &mut clock);
         let mut job = begun.expect("it is new");
         let expected = state_of(&made.store);
         while let BackupStep::Worked(next) | BackupStep::Synced(next) =
-            (made.rounds.step_backup(job, &mut clock)).expect("nothing fails")
+            (made.commit_loop.step_backup(job, &mut clock)).expect("nothing fails")
         {
             job = next;
         }

@@ -54,7 +54,7 @@ pub fn place(folder: &Path) -> TreePlace {
 
 pub struct OnDisk {
     pub store: Store,
-    pub rounds: CommitLoop,
+    pub commit_loop: CommitLoop,
     pub mailbox: Mailbox,
     committer: VolatileCommitter,
     config: StoreConfig,
@@ -73,7 +73,9 @@ impl OnDisk {
         let disk = testkit::simulated_disk(config.hash_seed);
         let folder = Arc::new(TempFolder::new());
         let mut made = OnDisk::open(config, &disk, &folder).expect("an empty disk is well");
-        let converted = made.rounds.convert(DatabaseId::DEFAULT, Kind::Disk, clock);
+        let converted = made
+            .commit_loop
+            .convert(DatabaseId::DEFAULT, Kind::Disk, clock);
         converted.expect("an empty database is converted");
         made
     }
@@ -91,12 +93,12 @@ impl OnDisk {
             &log_config(),
             Some(&place(&folder.0)),
         )?;
-        let rounds = CommitLoop::new(committer);
-        let mailbox = rounds.register(Box::new(|| ()));
+        let commit_loop = CommitLoop::new(committer);
+        let mailbox = commit_loop.register(Box::new(|| ()));
         Ok(OnDisk {
             committer: store.committer(),
             store,
-            rounds,
+            commit_loop,
             mailbox,
             config,
             disk: disk.clone(),
@@ -121,20 +123,20 @@ impl OnDisk {
         // The clock is that of the log, in which nobody has written what reads alone were shown.
         let shown_ms = self.store.clock_ms(0);
         let OnDisk {
-            rounds,
+            commit_loop,
             random,
             crashes,
             keeps,
             ..
         } = std::mem::replace(self, spare);
         match way {
-            0 => rounds.close(clock).expect("nothing fails"),
+            0 => commit_loop.close(clock).expect("nothing fails"),
             1 => {
-                drop(rounds);
+                drop(commit_loop);
                 disk.kill();
             }
             _ => {
-                drop(rounds);
+                drop(commit_loop);
                 disk.lose_power();
             }
         }
@@ -152,19 +154,19 @@ impl OnDisk {
             return;
         }
         if self.random.once_in(4) {
-            self.rounds.seal_trees();
+            self.commit_loop.seal_trees();
         }
         // A commit of a test may be larger than all that a tree may take before its folder is made.
         let trees = self.store.databases().into_iter();
         let mut trees = trees.filter_map(|database| self.store.tree(database.id));
         let is_full = trees.any(|tree| tree.pressure() == Pressure::Refuse);
         if self.random.once_in(3) || is_full {
-            self.rounds.flush_trees().expect("there is room");
+            self.commit_loop.flush_trees().expect("there is room");
         }
         if self.random.once_in(8) {
-            self.rounds.ask_for_snapshot();
-            while self.rounds.step_snapshot(clock) {}
-            while self.rounds.round(clock) {}
+            self.commit_loop.ask_for_snapshot();
+            while self.commit_loop.step_snapshot(clock) {}
+            while self.commit_loop.round(clock) {}
         }
     }
 }
@@ -182,7 +184,7 @@ impl Engine for OnDisk {
         self.mailbox.submit(batch);
         let mut later = Outcomes::new();
         let mut gathered = Vec::new();
-        while self.rounds.round(clock) {
+        while self.commit_loop.round(clock) {
             while self.mailbox.take(&mut later) {
                 gathered.push(std::mem::take(&mut later));
             }

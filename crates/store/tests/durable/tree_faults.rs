@@ -23,7 +23,7 @@ impl Obstacles {
     /// For a database that is made, cleared or converted soon after the last commit in the log.
     fn put(made: &OnDisk, database: impl std::fmt::Display) -> Obstacles {
         let folder: &Path = &made.folder.0;
-        let next = made.rounds.log_sequence() + 1;
+        let next = made.commit_loop.log_sequence() + 1;
         let names = (next..next + 300).map(|sequence| format!("{database}-{sequence}.new"));
         let paths = names.map(|name| folder.join("trees").join(name));
         // The folders that are there are left alone.
@@ -67,7 +67,7 @@ impl Client {
         assert!(batch.read_ahead().failure.is_none(), "the tables are whole");
         self.made.mailbox.submit(&mut batch);
         let (mut outcomes, mut decisions) = (Outcomes::new(), Vec::new());
-        let rounds = (0..ROUNDS_MAX).find(|_| !self.made.rounds.round(&mut self.clock));
+        let rounds = (0..ROUNDS_MAX).find(|_| !self.made.commit_loop.round(&mut self.clock));
         rounds.expect("rounds without end");
         while self.made.mailbox.take(&mut outcomes) {
             decisions.extend(outcomes.iter().map(|outcome| outcome.decision));
@@ -111,9 +111,9 @@ impl Client {
     }
 
     pub fn snapshot(&mut self) {
-        self.made.rounds.ask_for_snapshot();
-        while self.made.rounds.step_snapshot(&mut self.clock) {}
-        while self.made.rounds.round(&mut self.clock) {}
+        self.made.commit_loop.ask_for_snapshot();
+        while self.made.commit_loop.step_snapshot(&mut self.clock) {}
+        while self.made.commit_loop.round(&mut self.clock) {}
     }
 
     /// The folders of trees, and what else is there.
@@ -142,7 +142,11 @@ fn figures_of_a_database_on_disk_are_those_of_its_files() {
     let mut client = Client::new();
     assert_eq!(client.create("one", Kind::Disk), APPLIED);
     let id = client.id("one");
-    client.made.rounds.flush_trees().expect("there is room");
+    client
+        .made
+        .commit_loop
+        .flush_trees()
+        .expect("there is room");
     for round in 1..=2 {
         for number in 0..30 {
             let key = [round, number];
@@ -151,9 +155,13 @@ fn figures_of_a_database_on_disk_are_those_of_its_files() {
         let entries = 30 * u64::from(round);
         let figures = |client: &Client| client.made.store.statistics(id).expect("it is there");
         assert_eq!(figures(&client).entries, entries, "in memory and in tables");
-        client.made.rounds.seal_trees();
+        client.made.commit_loop.seal_trees();
         assert_eq!(figures(&client).entries, entries, "sealed");
-        client.made.rounds.flush_trees().expect("there is room");
+        client
+            .made
+            .commit_loop
+            .flush_trees()
+            .expect("there is room");
         assert_eq!(figures(&client).entries, entries, "in tables");
 
         let tree = client.made.store.tree(id).expect("it is on disk");
@@ -198,10 +206,10 @@ fn create_without_a_folder(client: &mut Client, name: &str) -> (DatabaseId, Obst
     assert_eq!(client.create(name, Kind::Disk), APPLIED, "{name}");
     let id = client.id(name);
     assert_eq!(id.to_string(), number.to_string());
-    let failed = client.made.rounds.flush_trees();
+    let failed = client.made.commit_loop.flush_trees();
     let text = failed.expect_err("it is in the way").to_string();
     assert!(text.contains(&format!("{id}-")), "{text}");
-    assert!(!client.made.rounds.has_failed());
+    assert!(!client.made.commit_loop.has_failed());
     (id, obstacles)
 }
 
@@ -213,8 +221,8 @@ fn others_go_on(client: &mut Client, good: DatabaseId, round: usize) {
         assert_eq!(decision, APPLIED);
         assert!(client.has(database, key.as_bytes()));
     }
-    client.made.rounds.seal_trees();
-    assert!(client.made.rounds.flush_trees().is_err());
+    client.made.commit_loop.seal_trees();
+    assert!(client.made.commit_loop.flush_trees().is_err());
     let good_tree = client.made.store.tree(good).expect("it is on disk");
     assert!(!good_tree.wants_flush(), "its flush had nothing in its way");
 
@@ -251,7 +259,11 @@ fn goes_on_in_memory_up_to_a_bound(client: &mut Client, database: DatabaseId) {
 fn a_folder_that_cannot_be_made_concerns_its_database_alone() {
     let mut client = Client::new();
     assert_eq!(client.create("good", Kind::Disk), APPLIED);
-    client.made.rounds.flush_trees().expect("there is room");
+    client
+        .made
+        .commit_loop
+        .flush_trees()
+        .expect("there is room");
     let good = client.id("good");
     for round in 0..2 {
         let name = format!("bad-{round}");
@@ -261,7 +273,7 @@ fn a_folder_that_cannot_be_made_concerns_its_database_alone() {
         // It is over when the folder can be made, or at a restart.
         drop(obstacles);
         if round == 0 {
-            let made = client.made.rounds.flush_trees();
+            let made = client.made.commit_loop.flush_trees();
             made.expect("nothing is in the way");
             assert_eq!(client.commit(bad, &[put(b"after", b"v")]), APPLIED);
         }
@@ -330,7 +342,7 @@ fn no_commit_makes_a_folder() {
             client.run(&|batch| batch.drop_database(0, other)),
             [APPLIED]
         );
-        drop(client.made.rounds.take_garbage());
+        drop(client.made.commit_loop.take_garbage());
         assert_eq!(client.folders(), before, "what was dropped is gone");
         assert_eq!(client.create("other", Kind::Disk), APPLIED);
     }
@@ -359,7 +371,7 @@ fn conversion_while_the_log_cannot_grow_says_so_and_not_that_the_disk_is_full() 
         assert_eq!(client.commit(id, &[put(b"k", &value[..length])]), refused);
     }
     for _ in 0..2 {
-        let error = (client.made.rounds).convert(id, Kind::Disk, &mut client.clock);
+        let error = (client.made.commit_loop).convert(id, Kind::Disk, &mut client.clock);
         let error = error.expect_err("its mark cannot be logged");
         assert!(
             matches!(error, ConvertError::Refused(Refusal::LogNotReady)),
@@ -372,7 +384,11 @@ fn conversion_while_the_log_cannot_grow_says_so_and_not_that_the_disk_is_full() 
 fn a_refused_group_leaves_no_folder() {
     let mut client = Client::new();
     assert_eq!(client.create("other", Kind::Disk), APPLIED);
-    client.made.rounds.flush_trees().expect("there is room");
+    client
+        .made
+        .commit_loop
+        .flush_trees()
+        .expect("there is room");
     let before = client.folders();
     for round in 0..2 {
         let disk = client.made.disk.clone();
@@ -394,7 +410,7 @@ fn a_refused_group_leaves_no_folder() {
             assert_eq!(client.commit(other, &[Operation::Clear]), full);
             assert_eq!(client.create("refused", Kind::Disk), full);
         }
-        drop(client.made.rounds.take_garbage());
+        drop(client.made.commit_loop.take_garbage());
         let names = client.folders();
         assert!(
             names.iter().all(|name| !name.ends_with(".new")),
@@ -403,7 +419,11 @@ fn a_refused_group_leaves_no_folder() {
         assert!(names.len() <= before.len() + created, "{names:?}");
         disk.set_capacity_bytes(u64::MAX);
         assert_eq!(client.commit(other, &[put(b"late", b"v")]), APPLIED);
-        client.made.rounds.flush_trees().expect("there is room");
+        client
+            .made
+            .commit_loop
+            .flush_trees()
+            .expect("there is room");
         assert!(client.has(other, b"late"));
     }
 }
@@ -422,7 +442,10 @@ fn the_second_time_is_as_the_first() {
                 let key = [turn, kind as u8];
                 assert_eq!(client.commit(other, &[put(&key, b"before")]), APPLIED);
                 let before = state_of(&client.made.store);
-                let report = client.made.rounds.convert(other, kind, &mut client.clock);
+                let report = client
+                    .made
+                    .commit_loop
+                    .convert(other, kind, &mut client.clock);
                 assert!(report.expect("it fits").entries > 0);
                 let after = state_of(&client.made.store);
                 assert_eq!(after["other"].1, before["other"].1, "entries as they were");
@@ -464,22 +487,22 @@ fn a_conversion_that_is_refused_can_be_tried_again() {
         let obstacles = Obstacles::put(&client.made, other);
         let converted = client
             .made
-            .rounds
+            .commit_loop
             .convert(other, Kind::Disk, &mut client.clock);
         assert!(converted.is_err(), "round {round}");
-        assert!(!client.made.rounds.has_failed());
+        assert!(!client.made.commit_loop.has_failed());
         assert_eq!(client.commit(other, &[put(b"key", b"value 2")]), APPLIED);
         drop(obstacles);
         assert_eq!(client.folders(), before);
         let converted = client
             .made
-            .rounds
+            .commit_loop
             .convert(other, Kind::Disk, &mut client.clock);
         converted.expect("nothing is in the way");
         assert!(client.has(other, b"key"));
         let converted = client
             .made
-            .rounds
+            .commit_loop
             .convert(other, Kind::Memory, &mut client.clock);
         converted.expect("it fits");
     }
@@ -500,11 +523,19 @@ fn what_waits_for_the_device_has_a_bound() {
                 APPLIED
             );
             if number % 50 == 0 {
-                client.made.rounds.flush_trees().expect("there is room");
+                client
+                    .made
+                    .commit_loop
+                    .flush_trees()
+                    .expect("there is room");
             }
         }
-        client.made.rounds.seal_trees();
-        client.made.rounds.flush_trees().expect("there is room");
+        client.made.commit_loop.seal_trees();
+        client
+            .made
+            .commit_loop
+            .flush_trees()
+            .expect("there is room");
         let value = [7; 900];
         let behind = refused(Refusal::DiskBehind);
         let grow = |client: &mut Client| client.commit(DatabaseId::DEFAULT, &[put(b"g", &value)]);
@@ -522,7 +553,11 @@ fn what_waits_for_the_device_has_a_bound() {
             }
         };
         assert_eq!(refusal, behind, "round {round}: {deleted}");
-        client.made.rounds.flush_trees().expect("there is room");
+        client
+            .made
+            .commit_loop
+            .flush_trees()
+            .expect("there is room");
         assert_eq!(
             client.commit(DatabaseId::DEFAULT, &[delete(&key(deleted))]),
             APPLIED
@@ -539,17 +574,21 @@ fn a_tree_that_was_converted_goes_by_itself() {
     assert_eq!(client.create("other", Kind::Disk), APPLIED);
     let other = client.id("other");
     assert_eq!(client.commit(other, &[put(b"key", b"value")]), APPLIED);
-    client.made.rounds.flush_trees().expect("there is room");
+    client
+        .made
+        .commit_loop
+        .flush_trees()
+        .expect("there is room");
     let snapshots = |client: &mut Client| {
-        while client.made.rounds.step_snapshot(&mut client.clock) {}
-        while client.made.rounds.round(&mut client.clock) {}
+        while client.made.commit_loop.step_snapshot(&mut client.clock) {}
+        while client.made.commit_loop.round(&mut client.clock) {}
         let statistics = client.made.store.log_statistics();
         statistics.expect("there is a log").snapshots_made
     };
     assert_eq!(snapshots(&mut client), 0, "none is due");
     let converted = client
         .made
-        .rounds
+        .commit_loop
         .convert(other, Kind::Memory, &mut client.clock);
     converted.expect("it fits");
     for _ in 0..2 {

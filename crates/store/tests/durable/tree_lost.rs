@@ -64,8 +64,12 @@ impl Crashed {
         };
         for round in 0..3 {
             write(&mut client, 20 * round, 20 * (round + 1));
-            client.made.rounds.seal_trees();
-            client.made.rounds.flush_trees().expect("there is room");
+            client.made.commit_loop.seal_trees();
+            client
+                .made
+                .commit_loop
+                .flush_trees()
+                .expect("there is room");
         }
         client.snapshot();
         client.snapshot();
@@ -278,27 +282,27 @@ fn a_database_that_has_begun_anew_works() {
             Some(opened) => opened,
             None => crashed.open(&log_config()).expect("it is whole"),
         };
-        let mut rounds = CommitLoop::new(committer);
-        let mailbox = rounds.register(Box::new(|| ()));
+        let mut commit_loop = CommitLoop::new(committer);
+        let mailbox = commit_loop.register(Box::new(|| ()));
         let mut batch = store.write_batch();
         let mut commit = batch.begin(0, crashed.hurt, store::Mode::Atomic);
         commit.push(&put(&key(round), &[8; 300])).expect("it fits");
         commit.submit();
         mailbox.submit(&mut batch);
-        while rounds.round(&mut clock) {}
-        rounds.seal_trees();
-        rounds.flush_trees().expect("there is room");
+        while commit_loop.round(&mut clock) {}
+        commit_loop.seal_trees();
+        commit_loop.flush_trees().expect("there is room");
         if round == 1 {
-            rounds.ask_for_snapshot();
-            while rounds.step_snapshot(&mut clock) {}
-            while rounds.round(&mut clock) {}
+            commit_loop.ask_for_snapshot();
+            while commit_loop.step_snapshot(&mut clock) {}
+            while commit_loop.round(&mut clock) {}
         }
         if !keys.contains(&round) {
             keys.push(round);
             keys.sort_unstable();
         }
         assert_eq!(crashed.keys(&store), keys);
-        drop((rounds, mailbox, batch, store));
+        drop((commit_loop, mailbox, batch, store));
         crashed.disk.kill();
     }
     let opened = crashed.open(&log_config()).expect("it is whole");
@@ -321,12 +325,16 @@ fn a_tree_that_a_database_in_memory_is_made_from() {
     };
     for from in [0, 10, 20, 30] {
         write(&mut client, from..from + 10);
-        client.made.rounds.seal_trees();
-        client.made.rounds.flush_trees().expect("there is room");
+        client.made.commit_loop.seal_trees();
+        client
+            .made
+            .commit_loop
+            .flush_trees()
+            .expect("there is room");
     }
     let converted = client
         .made
-        .rounds
+        .commit_loop
         .convert(hurt, Kind::Memory, &mut client.clock);
     converted.expect("it fits");
     write(&mut client, 40..50);

@@ -165,8 +165,11 @@ impl Run {
     }
 
     fn keep(&mut self) {
-        self.on_disk.rounds.seal_trees();
-        self.on_disk.rounds.flush_trees().expect("there is room");
+        self.on_disk.commit_loop.seal_trees();
+        self.on_disk
+            .commit_loop
+            .flush_trees()
+            .expect("there is room");
     }
 
     fn convert(&mut self) {
@@ -177,15 +180,15 @@ impl Run {
             Kind::Memory => Kind::Disk,
             _ => Kind::Memory,
         };
-        let converted = (self.on_disk.rounds).convert(database, kind, &mut self.clock);
+        let converted = (self.on_disk.commit_loop).convert(database, kind, &mut self.clock);
         converted.expect("it fits");
     }
 
     fn snapshot(&mut self) {
-        let rounds = &mut self.on_disk.rounds;
-        rounds.ask_for_snapshot();
-        while rounds.step_snapshot(&mut self.clock) {}
-        while rounds.round(&mut self.clock) {}
+        let commit_loop = &mut self.on_disk.commit_loop;
+        commit_loop.ask_for_snapshot();
+        while commit_loop.step_snapshot(&mut self.clock) {}
+        while commit_loop.round(&mut self.clock) {}
     }
 
     fn commit(&mut self) {

@@ -132,7 +132,7 @@ fn submit(
         order.push(one);
     }
     let (mut outcomes, mut place) = (Outcomes::new(), 0);
-    while made.rounds.round(clock) {
+    while made.commit_loop.round(clock) {
         while made.mailbox.take(&mut outcomes) {
             for outcome in outcomes.iter() {
                 let one = &order[place];
@@ -184,8 +184,8 @@ fn what_was_read_ahead_is_never_taken_for_newer_than_it_is() {
         for tag in 0..150 {
             held.push(hold(&made, &mut random, tag));
             if random.once_in(2) {
-                made.rounds.seal_trees();
-                made.rounds.flush_trees().expect("there is room");
+                made.commit_loop.seal_trees();
+                made.commit_loop.flush_trees().expect("there is room");
             }
             if held.len() > 8 || random.once_in(3) {
                 submit(&mut made, &mut random, &mut held, &mut model, &mut clock);
@@ -196,8 +196,8 @@ fn what_was_read_ahead_is_never_taken_for_newer_than_it_is() {
             submit(&mut made, &mut random, &mut held, &mut model, &mut clock);
         }
         // Nobody needs what is on the device any more.
-        made.rounds.seal_trees();
-        made.rounds.flush_trees().expect("there is room");
+        made.commit_loop.seal_trees();
+        made.commit_loop.flush_trees().expect("there is room");
         let tree = made.store.tree(DatabaseId::DEFAULT);
         assert!(!tree.expect("it is on disk").keeps_flushed());
         made.crash(1, &mut clock);
@@ -225,15 +225,15 @@ fn a_database_on_disk_may_be_larger_than_memory() {
         made.run(&mut batch, &mut clock, &mut outcomes);
         if outcomes.get(0).decision != Decision::Applied {
             refused += 1;
-            made.rounds.flush_trees().expect("there is room");
+            made.commit_loop.flush_trees().expect("there is room");
             made.run(&mut batch_of(&made, number), &mut clock, &mut outcomes);
             assert_eq!(outcomes.get(0).decision, Decision::Applied);
         }
         most_bytes = most_bytes.max(made.store.memory_bytes());
         if number % 1000 == 999 {
-            made.rounds.ask_for_snapshot();
-            while made.rounds.step_snapshot(&mut clock) {}
-            while made.rounds.round(&mut clock) {}
+            made.commit_loop.ask_for_snapshot();
+            while made.commit_loop.step_snapshot(&mut clock) {}
+            while made.commit_loop.round(&mut clock) {}
         }
     }
     assert!(most_bytes <= MEMORY_BYTES + 8 * 1024, "{most_bytes}");
@@ -280,10 +280,10 @@ fn a_missing_tree_is_named() {
     made.keeps = false;
     let mut outcomes = Outcomes::new();
     made.run(&mut batch_of(&made, 1), &mut clock, &mut outcomes);
-    made.rounds.seal_trees();
-    made.rounds.flush_trees().expect("there is room");
-    made.rounds.ask_for_snapshot();
-    while made.rounds.step_snapshot(&mut clock) {}
+    made.commit_loop.seal_trees();
+    made.commit_loop.flush_trees().expect("there is room");
+    made.commit_loop.ask_for_snapshot();
+    while made.commit_loop.step_snapshot(&mut clock) {}
     let generation = made.store.databases()[0].tree.expect("it is on disk");
     let (disk, folder) = (made.disk.clone(), made.folder.clone());
     drop(made);
@@ -320,14 +320,16 @@ fn what_was_read_before_a_conversion_is_not_believed() {
     };
     let (mut early, mut outcomes) = (increment(&made), Outcomes::new());
     for kind in [Kind::Memory, Kind::Disk] {
-        let converted = made.rounds.convert(DatabaseId::DEFAULT, kind, &mut clock);
+        let converted = made
+            .commit_loop
+            .convert(DatabaseId::DEFAULT, kind, &mut clock);
         converted.expect("it fits");
         made.run(&mut increment(&made), &mut clock, &mut outcomes);
-        made.rounds.seal_trees();
-        made.rounds.flush_trees().expect("there is room");
+        made.commit_loop.seal_trees();
+        made.commit_loop.flush_trees().expect("there is room");
     }
     made.mailbox.submit(&mut early);
-    while made.rounds.round(&mut clock) {}
+    while made.commit_loop.round(&mut clock) {}
     assert!(made.mailbox.take(&mut outcomes));
     let refused = Decision::Refused(Refusal::NotReadAhead);
     assert_eq!(outcomes.get(0).decision, refused);

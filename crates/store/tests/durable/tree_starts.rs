@@ -99,8 +99,12 @@ fn write(client: &mut Client, from: u32) {
 }
 
 fn flush(client: &mut Client) {
-    client.made.rounds.seal_trees();
-    client.made.rounds.flush_trees().expect("there is room");
+    client.made.commit_loop.seal_trees();
+    client
+        .made
+        .commit_loop
+        .flush_trees()
+        .expect("there is room");
 }
 
 impl Crashed {

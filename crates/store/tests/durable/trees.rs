@@ -57,7 +57,7 @@ fn a_batch_knows_that_a_database_was_converted() {
     let operation = put_if(b"key", b"value", Condition::Absent);
     for kind in [Kind::Memory, Kind::Disk, Kind::Memory, Kind::Disk] {
         assert_eq!(batch.is_on_disk(DatabaseId::DEFAULT), kind == Kind::Memory);
-        let converted = (made.rounds).convert(DatabaseId::DEFAULT, kind, &mut clock);
+        let converted = (made.commit_loop).convert(DatabaseId::DEFAULT, kind, &mut clock);
         converted.expect("an empty database is converted");
         assert_eq!(batch.is_on_disk(DatabaseId::DEFAULT), kind == Kind::Disk);
         let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
@@ -105,7 +105,7 @@ fn many_small_memtables_do_not_fill_the_memory() {
                 "{round}, {id:?}"
             );
             // What is sealed is written as it is by the threads of a server.
-            made.rounds.flush_trees().expect("there is room");
+            made.commit_loop.flush_trees().expect("there is room");
         }
         let (used, limit) = (made.store.memory_bytes(), config.memory_bytes);
         assert!(used < limit / 2, "{used} of {limit}");

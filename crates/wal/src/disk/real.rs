@@ -13,6 +13,7 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{Disk, DiskFile, FolderLock};
+use crate::limits::LOCKS_BYTES_MAX;
 
 /// The file whose lock says that a server uses the folder.
 const LOCK_NAME: &str = "lock";
@@ -142,9 +143,6 @@ fn flocked(
         Err(error) => Err(error.into()),
     }
 }
-
-/// Bytes of the system's table of locks that are looked through: some ten thousand locks.
-const LOCKS_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the process that holds a lock of flock(2) on a file, by the table of proc_locks(5). The
 /// lock of a process that this one cannot see has none, or one below 1.

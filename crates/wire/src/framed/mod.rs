@@ -2,10 +2,10 @@
 //! control and without streams.
 //!
 //! [`baidu_std`] and [`srpc`] have the layout of frames and their metadata for both roles, and
-//! [`codes`] what their error codes are as statuses. [`ServerConnection`] is the state machine of a
-//! server: it has the interface of [`crate::Connection`], as far as that has a meaning here, so
-//! that the layer above serves calls of either in the same way. [`ClientConnection`] is that of a
-//! client. docs/internals/framed.md describes both.
+//! [`codes`] what their error codes are as statuses. [`FramedServerConnection`] is the state
+//! machine of a server: it has the interface of [`crate::Connection`], as far as that has a meaning
+//! here, so that the layer above serves calls of either in the same way. [`FramedClientConnection`]
+//! is that of a client. docs/internals/framed.md describes both.
 
 pub mod baidu_std;
 pub mod checksum;
@@ -17,8 +17,10 @@ pub mod srpc;
 mod status;
 mod unpack;
 
-pub use client::{BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead};
-pub use connection::ServerConnection;
+pub use client::{
+    BeginError, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedClientConnection,
+};
+pub use connection::FramedServerConnection;
 pub use status::{FramedStatus, StatusMeaning};
 
 /// Which of the two a connection carries.

@@ -52,7 +52,7 @@ pub(crate) struct Stream {
     /// Messages stay in the backlog until the layer above resumes the stream.
     held: bool,
     /// Messages stay in the backlog until the one before them is decompressed.
-    is_unpacked: bool,
+    is_decompressing: bool,
     /// Stands in the list of streams that have something to send and a window for it.
     in_ready: bool,
     /// `can_send` has become false; a Writable event is owed.
@@ -103,7 +103,7 @@ impl Stream {
             head_received: false,
             response_begun: false,
             held: false,
-            is_unpacked: false,
+            is_decompressing: false,
             in_ready: false,
             owes_writable: false,
             has_progress: false,
@@ -143,7 +143,7 @@ impl Stream {
         self.head_received = false;
         self.response_begun = false;
         self.held = false;
-        self.is_unpacked = false;
+        self.is_decompressing = false;
         self.owes_writable = false;
         self.has_progress = false;
         self.compress = false;
@@ -342,7 +342,7 @@ impl Stream {
     /// Whether its messages stay in the backlog.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
-        self.held || self.is_unpacked
+        self.held || self.is_decompressing
     }
 
     /// Returns whether the layer above keeps its messages in the backlog.
@@ -357,13 +357,13 @@ impl Stream {
 
     /// Returns whether a message of it is decompressed, or waits for that.
     #[inline]
-    pub(crate) fn is_unpacked(&self) -> bool {
-        self.is_unpacked
+    pub(crate) fn is_decompressing(&self) -> bool {
+        self.is_decompressing
     }
 
     /// Notes whether a message of it is decompressed, or waits for that.
-    pub(crate) fn set_unpacked(&mut self, is_unpacked: bool) {
-        self.is_unpacked = is_unpacked;
+    pub(crate) fn set_decompressing(&mut self, is_decompressing: bool) {
+        self.is_decompressing = is_decompressing;
     }
 
     /// Whether the layer above bounds its receive window ([`super::Connection::limit_window`]), and

@@ -5,7 +5,7 @@
 //! is under way at a time, in the order in which they came; what follows on its stream waits behind
 //! it.
 //!
-//! Invariants: `is_unpacked` of a stream is set exactly while it stands in `waiting`; only the
+//! Invariants: `is_decompressing` of a stream is set exactly while it stands in `waiting`; only the
 //! first of them is granted memory, and counted with what it becomes.
 
 use std::collections::VecDeque;
@@ -156,7 +156,7 @@ impl Unpacks {
 
     /// Puts a message at the end. What follows on its stream waits behind it.
     pub(crate) fn push(&mut self, unpacking: Unpacking, streams: &mut Streams) {
-        streams[unpacking.stream.slot].set_unpacked(true);
+        streams[unpacking.stream.slot].set_decompressing(true);
         self.packed_bytes += unpacking.packed.capacity();
         self.waiting.push_back(unpacking);
     }
@@ -186,7 +186,7 @@ impl Unpacks {
     /// Takes out what waits of the stream in a slot, if there is something.
     #[inline]
     pub(crate) fn remove_of(&mut self, slot: u32, streams: &mut Streams) {
-        if streams[slot].is_unpacked() {
+        if streams[slot].is_decompressing() {
             self.find_and_remove(slot, streams);
         }
     }
@@ -202,13 +202,13 @@ impl Unpacks {
     /// Forgets all that waits at once, as the connection is over.
     pub(crate) fn forget(&mut self, streams: &mut Streams) {
         for one in std::mem::take(self).waiting {
-            streams[one.stream.slot].set_unpacked(false);
+            streams[one.stream.slot].set_decompressing(false);
         }
     }
 
     fn remove(&mut self, at: usize, streams: &mut Streams) -> Option<Unpacking> {
         let removed = self.waiting.remove(at)?;
-        streams[removed.stream.slot].set_unpacked(false);
+        streams[removed.stream.slot].set_decompressing(false);
         self.packed_bytes -= removed.packed.capacity();
         self.is_granted &= at > 0;
         if self.waiting.is_empty() {
@@ -267,7 +267,7 @@ mod tests {
             assert_eq!(unpacks.memory_bytes(), 0);
             let keys: Vec<_> = streams.keys().collect();
             for key in keys {
-                assert!(!streams[key.slot].is_unpacked());
+                assert!(!streams[key.slot].is_decompressing());
                 streams.remove(key.slot);
             }
         }
@@ -291,7 +291,7 @@ mod tests {
             let mut steps = std::iter::from_fn(|| Some(unpacks.step(&mut streams)));
             let whole = steps.by_ref().take(100).flatten().next();
             let whole = whole.expect("it ends").expect("it is valid");
-            assert!(whole.is_last() && !streams[whole.stream().slot].is_unpacked());
+            assert!(whole.is_last() && !streams[whole.stream().slot].is_decompressing());
             assert_eq!(whole.into_bytes().1, vec![id as u8; 10_000]);
         }
         assert_eq!(unpacks.bytes(), 0);
@@ -309,12 +309,12 @@ mod tests {
             unpacks.remove_of(slot, &mut streams);
             let unpacked: Vec<_> = streams
                 .iter_mut()
-                .map(|(_, one)| one.is_unpacked())
+                .map(|(_, one)| one.is_decompressing())
                 .collect();
             assert_eq!(unpacked, [true, false, true]);
         }
         unpacks.forget(&mut streams);
-        assert!(streams.iter_mut().all(|(_, one)| !one.is_unpacked()));
+        assert!(streams.iter_mut().all(|(_, one)| !one.is_decompressing()));
         assert_eq!((unpacks.bytes(), unpacks.first()), (0, None));
     }
 }

@@ -2,7 +2,8 @@
 
 use testkit::Random;
 use wire::framed::{
-    BeginError, ClientConnection, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedProtocol,
+    BeginError, FramedCallEnd, FramedCallEvent, FramedCallHead, FramedClientConnection,
+    FramedProtocol,
 };
 use wire::{Config, StreamKey};
 
@@ -31,7 +32,7 @@ const HELD_BYTES: usize = MESSAGE_BYTES + (8 << 10);
 
 /// A connection of a client, and what it knows of its calls.
 pub struct ClientConversation {
-    connection: ClientConnection,
+    connection: FramedClientConnection,
     random: Random,
     input: Vec<u8>,
     /// What was sent and not taken by [`ClientConversation::take_output`].
@@ -53,7 +54,7 @@ impl ClientConversation {
             ..Config::client()
         };
         ClientConversation {
-            connection: ClientConnection::new(protocol, &config),
+            connection: FramedClientConnection::new(protocol, &config),
             random: Random::new(seed),
             input: Vec::new(),
             out: Vec::new(),

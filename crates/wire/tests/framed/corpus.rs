@@ -1,7 +1,7 @@
 //! The fuzz target `framed`: bytes of a client, for a server of baidu_std or SRPC.
 
 use testkit::Random;
-use wire::framed::{FramedProtocol, ServerConnection};
+use wire::framed::{FramedProtocol, FramedServerConnection};
 use wire::grpc::{Code, Status};
 use wire::{Config, Event, Pause, StreamKey};
 
@@ -45,7 +45,7 @@ fn config() -> Config {
 
 /// A connection, and a layer above that answers at any time.
 pub struct Conversation {
-    connection: ServerConnection,
+    connection: FramedServerConnection,
     random: Random,
     input: Vec<u8>,
     out: Vec<u8>,
@@ -61,7 +61,7 @@ pub struct Conversation {
 impl Conversation {
     pub fn new(protocol: FramedProtocol, seed: u64) -> Conversation {
         Conversation {
-            connection: ServerConnection::new(protocol, &config(), 0),
+            connection: FramedServerConnection::new(protocol, &config(), 0),
             random: Random::new(seed),
             input: Vec::new(),
             out: Vec::new(),
@@ -293,7 +293,7 @@ pub fn talk<'a>(
 ) -> (Vec<u8>, Option<String>) {
     let mut config = config();
     config.output_bound_bytes = usize::MAX;
-    let mut connection = ServerConnection::new(protocol, &config, 0);
+    let mut connection = FramedServerConnection::new(protocol, &config, 0);
     let (mut input, mut out) = (Vec::new(), Vec::new());
     for piece in pieces {
         input.extend_from_slice(piece);
@@ -321,7 +321,7 @@ pub fn talk<'a>(
 /// A server that echoes messages and attachments in any order, as its user says.
 #[allow(dead_code, reason = "the fuzz target does without it")]
 pub struct Echo {
-    connection: ServerConnection,
+    connection: FramedServerConnection,
     input: Vec<u8>,
     out: Vec<u8>,
     open: Vec<(StreamKey, Vec<u8>)>,
@@ -335,7 +335,7 @@ impl Echo {
             ..config()
         };
         Echo {
-            connection: ServerConnection::new(protocol, &config, 0),
+            connection: FramedServerConnection::new(protocol, &config, 0),
             input: Vec::new(),
             out: Vec::new(),
             open: Vec::new(),

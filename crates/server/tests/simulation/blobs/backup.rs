@@ -48,9 +48,9 @@ impl Backup {
             target.plan(machine.random.below(FAULT_STEPS) as usize, fault);
         }
         let mut clock = CommitterClock(Arc::clone(&machine.time));
-        let mut rounds = machine.rounds.borrow_mut();
+        let mut commit_loop = machine.commit_loop.borrow_mut();
         let disk = Arc::new(target.clone());
-        let begun = (rounds.as_mut()?).begin_backup(disk, "simulation", &mut clock);
+        let begun = (commit_loop.as_mut()?).begin_backup(disk, "simulation", &mut clock);
         let mut job = begun.ok()?;
         job.set_slice_rows(2);
         Some(Backup {
@@ -63,9 +63,9 @@ impl Backup {
     /// Goes on.
     pub fn step(mut self, machine: &Machine, store: &Store) -> BackupFate {
         let mut clock = CommitterClock(Arc::clone(&machine.time));
-        let mut rounds = machine.rounds.borrow_mut();
-        let rounds = rounds.as_mut().expect("it ends with the server");
-        match rounds.step_backup(self.job, &mut clock) {
+        let mut commit_loop = machine.commit_loop.borrow_mut();
+        let commit_loop = commit_loop.as_mut().expect("it ends with the server");
+        match commit_loop.step_backup(self.job, &mut clock) {
             Ok(BackupStep::Worked(job)) => BackupFate::GoesOn(Box::new(Backup { job, ..self })),
             Ok(BackupStep::Synced(job)) => {
                 self.at_cut = Some(found(store));

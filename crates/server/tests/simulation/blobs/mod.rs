@@ -432,7 +432,7 @@ impl Round {
         }
         // What the dead tidy up is none of the living's: theirs is another disk from now on.
         self.machine.disk = self.machine.disk.fork();
-        *self.machine.rounds.borrow_mut() = None;
+        *self.machine.commit_loop.borrow_mut() = None;
         self.machine.start(how, self.base)
     }
 }

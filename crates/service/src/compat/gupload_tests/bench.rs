@@ -22,7 +22,7 @@ use api::admin::{CreateDatabaseRequest, DatabaseDescription};
 pub(crate) struct Bench {
     pub(crate) shared: Shared,
     pub(crate) disk: SimulatedDisk,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     mailbox: Mailbox,
     committer: VolatileCommitter,
 }
@@ -68,11 +68,11 @@ impl Bench {
         let Opened {
             store, committer, ..
         } = opened.expect("an empty disk can be used");
-        let rounds = CommitLoop::new(committer);
+        let commit_loop = CommitLoop::new(committer);
         Bench {
             disk,
-            mailbox: rounds.register(Box::new(|| ())),
-            rounds,
+            mailbox: commit_loop.register(Box::new(|| ())),
+            commit_loop,
             committer: store.committer(),
             shared: Shared { store, ..shared() },
         }
@@ -120,7 +120,7 @@ impl Bench {
             let changes = &mut fake.actions.changes;
             drop(self.committer.run(changes, &mut clock, &mut outcomes));
             self.mailbox.submit(&mut fake.actions.changes);
-            self.rounds.round(&mut clock);
+            self.commit_loop.round(&mut clock);
             assert!(self.mailbox.take(&mut outcomes), "it was decided");
             for outcome in outcomes.iter() {
                 let sealed = fake.actions.sealed.take().map(|sealed| *sealed);

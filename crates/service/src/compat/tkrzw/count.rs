@@ -62,10 +62,10 @@ impl Count {
     /// Counts one slice.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         actions: &mut (impl DatabaseAccess + Responses + CallClock),
     ) -> Result<(), NotFetched> {
-        let slice = shown.count(&self.range(), actions.now_ms(), COUNT_SLICE_ROWS)?;
+        let slice = view.count(&self.range(), actions.now_ms(), COUNT_SLICE_ROWS)?;
         self.counted += slice.count;
         if let Some(key) = slice.passed {
             self.passed = Some(key.to_vec());

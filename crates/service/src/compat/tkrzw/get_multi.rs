@@ -171,7 +171,7 @@ impl GetMulti {
     /// Responds from one view, or gathers a slice of the response.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + SendRoom + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
@@ -180,14 +180,14 @@ impl GetMulti {
             return Ok(());
         }
         match &self.keys {
-            RequestedKeys::Few(_) => self.read_all(shown, shared, actions),
-            RequestedKeys::Many(_) => self.read_slice(shown, shared, actions),
+            RequestedKeys::Few(_) => self.read_all(view, shared, actions),
+            RequestedKeys::Many(_) => self.read_slice(view, shared, actions),
         }
     }
 
     fn read_all(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
@@ -212,7 +212,7 @@ impl GetMulti {
         match found.gather(
             keys.into_iter(),
             (usize::MAX, copied_bytes),
-            shown,
+            view,
             shared,
             actions,
         )? {
@@ -226,7 +226,7 @@ impl GetMulti {
 
     fn read_slice(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
@@ -235,7 +235,7 @@ impl GetMulti {
         };
         let keys = slices.slice.iter().skip(slices.passed).map(|key| &key[..]);
         let bounds = (TKRZW_READ_SLICE_BYTES, None);
-        match slices.found.gather(keys, bounds, shown, shared, actions)? {
+        match slices.found.gather(keys, bounds, view, shared, actions)? {
             GatherEnd::Some(passed) => slices.passed += passed,
             GatherEnd::All => slices.take_slice(),
             GatherEnd::TooLarge => {
@@ -294,7 +294,7 @@ impl FoundRecords {
         &mut self,
         keys: impl Iterator<Item = &'k [u8]>,
         (slice_bytes, copied_bytes): (usize, Option<usize>),
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl ResponseMemory + CallClock),
     ) -> Result<GatherEnd, NotFetched> {
@@ -307,11 +307,11 @@ impl FoundRecords {
                 return Ok(GatherEnd::Some(passed));
             }
             let hash = hasher.hash(key);
-            let Some(entry) = shown.get(key, hash, now_ms)? else {
+            let Some(entry) = view.get(key, hash, now_ms)? else {
                 self.is_any_missing = true;
                 continue;
             };
-            shown.touch(hash);
+            view.touch(hash);
             if !self.add(key, &entry, most_bytes) {
                 return Ok(GatherEnd::TooLarge);
             }

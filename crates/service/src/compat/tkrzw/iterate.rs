@@ -252,7 +252,7 @@ impl Iterate {
     /// Looks for a record, and goes on with what is found.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         _shared: &Shared,
         actions: &mut impl TkrzwActions,
     ) -> Result<(), NotFetched> {
@@ -266,7 +266,7 @@ impl Iterate {
             return Ok(());
         }
         let (mut found, walk) = (None, iteration.walk.clone());
-        let end = iteration.walk.step(shown, actions.now_ms(), &mut |entry| {
+        let end = iteration.walk.step(view, actions.now_ms(), &mut |entry| {
             found = Some(*entry);
             ControlFlow::Continue(())
         })?;

@@ -265,15 +265,15 @@ impl<A: TkrzwActions> CallSteps<A> for TkrzwCall {
     }
 
     #[inline]
-    fn read(&mut self, shown: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
+    fn read(&mut self, view: &ReadView<'_>, kept: &[u8], shared: &Shared, actions: &mut A) {
         let read = match &mut self.step {
-            TkrzwStep::Get(get) => get.read(shown, kept, actions),
-            TkrzwStep::GetMulti(call) => call.read(shown, shared, actions),
-            TkrzwStep::Push(call) => call.read(shown, actions),
-            TkrzwStep::Pop(call) => call.read(shown, shared, actions),
-            TkrzwStep::Count(call) => call.read(shown, actions),
-            TkrzwStep::Search(call) => call.read(shown, shared, actions),
-            TkrzwStep::Iterate(call) => call.read(shown, shared, actions),
+            TkrzwStep::Get(get) => get.read(view, kept, actions),
+            TkrzwStep::GetMulti(call) => call.read(view, shared, actions),
+            TkrzwStep::Push(call) => call.read(view, actions),
+            TkrzwStep::Pop(call) => call.read(view, shared, actions),
+            TkrzwStep::Count(call) => call.read(view, actions),
+            TkrzwStep::Search(call) => call.read(view, shared, actions),
+            TkrzwStep::Iterate(call) => call.read(view, shared, actions),
             TkrzwStep::Expecting
             | TkrzwStep::Write(_)
             | TkrzwStep::Exchange(_)

@@ -93,7 +93,7 @@ impl Pop {
     /// Looks for the first record that nobody has claimed.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + Wakeups + CallClock),
     ) -> Result<(), NotFetched> {
@@ -102,7 +102,7 @@ impl Pop {
         let end = self
             .walk
             .step(
-                shown,
+                view,
                 actions.now_ms(),
                 &mut |entry| match claims.claim(database, entry.key) {
                     None => {

@@ -123,7 +123,7 @@ impl Push {
     /// Passes records whose keys follow each other.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         actions: &mut (impl DatabaseAccess + Responses + CallClock),
     ) -> Result<(), NotFetched> {
         let Some(walk) = &mut self.walk else {
@@ -131,7 +131,7 @@ impl Push {
             return Ok(());
         };
         let number = &mut self.number;
-        let end = walk.step(shown, actions.now_ms(), &mut |entry| {
+        let end = walk.step(view, actions.now_ms(), &mut |entry| {
             match <[u8; 8]>::try_from(entry.key).map(u64::from_be_bytes) {
                 Ok(taken) if taken == *number => *number = number.saturating_add(1),
                 Ok(taken) if taken > *number => return ControlFlow::Break(()),

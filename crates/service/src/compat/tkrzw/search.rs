@@ -164,7 +164,7 @@ impl Search {
     /// Takes a step.
     pub(super) fn read(
         &mut self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         shared: &Shared,
         actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
@@ -174,7 +174,7 @@ impl Search {
             actions.finish(wait::stopping());
             return Ok(());
         }
-        let is_complete = self.step(shown, actions.now_ms())?;
+        let is_complete = self.step(view, actions.now_ms())?;
         let most = search_answer_bytes(shared);
         if self.bytes() > most {
             actions.finish(answer_too_large(most));
@@ -194,7 +194,7 @@ impl Search {
     }
 
     /// Returns whether all is found.
-    fn step(&mut self, shown: &ReadView<'_>, now_ms: u64) -> Result<bool, NotFetched> {
+    fn step(&mut self, view: &ReadView<'_>, now_ms: u64) -> Result<bool, NotFetched> {
         let Search {
             walk,
             matcher,
@@ -206,7 +206,7 @@ impl Search {
         let mut budget = TKRZW_SEARCH_STEP_BYTES;
         match matcher {
             Matcher::Pattern(pattern) => {
-                let end = walk.step(shown, now_ms, &mut |entry| {
+                let end = walk.step(view, now_ms, &mut |entry| {
                     if pattern.matches(entry.key) {
                         found.push(entry.key.into());
                         *found_bytes += entry.key.len() + KEY_OVERHEAD_BYTES;
@@ -226,7 +226,7 @@ impl Search {
                 if nearest.is_complete {
                     return Ok(true);
                 }
-                let end = walk.step(shown, now_ms, &mut |entry| {
+                let end = walk.step(view, now_ms, &mut |entry| {
                     nearest.begin(entry.key);
                     match nearest.go_on(*capacity, &mut budget) && budget > 0 {
                         true => ControlFlow::Continue(()),

@@ -492,16 +492,16 @@ impl GetOne {
     #[inline]
     pub(super) fn read(
         self,
-        shown: &ReadView<'_>,
+        view: &ReadView<'_>,
         key: &[u8],
         actions: &mut (impl DatabaseAccess + Responses + ResponseMemory + CallClock),
     ) -> Result<(), NotFetched> {
-        let entry = shown.get(key, self.hash, actions.now_ms())?;
+        let entry = view.get(key, self.hash, actions.now_ms())?;
         let result = match entry {
             Some(_) => RequestResult::SUCCESS,
             None => RequestResult::NOT_FOUND,
         };
-        shown.touch(self.hash);
+        view.touch(self.hash);
         let value = entry.map(|entry| entry.value).filter(|_| !self.omit_value);
         if value.is_some_and(|value| value.len() > actions.message_bytes()) {
             actions.read_when_large();

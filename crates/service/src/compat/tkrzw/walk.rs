@@ -90,13 +90,13 @@ impl Walk {
     /// If this was not planned.
     pub(super) fn step<'v>(
         &mut self,
-        shown: &'v ReadView<'_>,
+        view: &'v ReadView<'_>,
         now_ms: u64,
         visit: &mut dyn FnMut(&Entry<'v>) -> ControlFlow<()>,
     ) -> Result<WalkEnd, NotFetched> {
         let (mut passed, mut seen) = (None, 0);
         let entries = self.entries;
-        let end = shown.scan(
+        let end = view.scan(
             &self.range(),
             self.direction,
             now_ms,

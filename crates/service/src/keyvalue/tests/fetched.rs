@@ -69,9 +69,9 @@ fn show(
     assert!(fetch.is_done());
     let brought = fetched.calls().next().expect("there is one call");
     assert_eq!((brought.tag(), brought.kept()), (1, kept));
-    let shown = ReadView::fetched(&brought).expect("the tree is whole");
-    call.read(&shown, brought.kept(), shared, room);
-    shown.sequence()
+    let view = ReadView::fetched(&brought).expect("the tree is whole");
+    call.read(&view, brought.kept(), shared, room);
+    view.sequence()
 }
 
 /// A tree with the content of a database in memory.

@@ -539,8 +539,8 @@ fn logged_commits(commits: &[Vec<Operation<'_>>]) -> (Store, Vec<u64>) {
         let opened = opened.expect("the disk is well");
         (opened.store, CommitLoop::new(opened.committer))
     };
-    let (store, mut rounds) = open();
-    let mailbox = rounds.register(Box::new(|| ()));
+    let (store, mut commit_loop) = open();
+    let mailbox = commit_loop.register(Box::new(|| ()));
     let mut batch = store.write_batch();
     for operations in commits {
         let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
@@ -550,13 +550,13 @@ fn logged_commits(commits: &[Vec<Operation<'_>>]) -> (Store, Vec<u64>) {
         commit.submit();
     }
     mailbox.submit(&mut batch);
-    while rounds.round(&mut Now(1)) {}
+    while commit_loop.round(&mut Now(1)) {}
     let mut outcomes = Outcomes::new();
     assert!(mailbox.take(&mut outcomes));
     let sequences = outcomes.iter().map(|one| one.sequence).collect();
-    drop((rounds, mailbox, store));
-    let (store, mut rounds) = open();
-    while rounds.round(&mut Now(1)) {}
+    drop((commit_loop, mailbox, store));
+    let (store, mut commit_loop) = open();
+    while commit_loop.round(&mut Now(1)) {}
     (store, sequences)
 }
 

@@ -8,7 +8,7 @@ use super::{DurableCommitter, GroupProgress};
 use crate::batch::WriteBatch;
 use crate::clock::Clock;
 use crate::database_id::DatabaseId;
-use crate::durable::pending::Rule;
+use crate::durable::pending::PublishAfter;
 use crate::durable::segments::Written;
 use crate::log::Record;
 use crate::outcome::{Outcomes, Refusal};
@@ -135,7 +135,11 @@ impl DurableCommitter {
         let acknowledgements = self.store.acknowledgements();
         if self.failed {
             // What its callers wait for only a restart can show. Reads stay as they are.
-            self.refuse_group(Refusal::OutcomeUnknown, Refusal::LogFailed, &Rule::ALL);
+            self.refuse_group(
+                Refusal::OutcomeUnknown,
+                Refusal::LogFailed,
+                &PublishAfter::ALL,
+            );
             return AwaitedProgress::Over;
         }
         if acknowledgements.sequence() >= awaited.through {
@@ -169,7 +173,7 @@ impl DurableCommitter {
         deliver: &mut dyn FnMut(usize, &mut Outcomes),
     ) -> bool {
         (self.groups).refuse_gathered(Refusal::ReplicasMissing, done);
-        self.groups.deliver(Rule::Synced, deliver)
+        self.groups.deliver(PublishAfter::Synced, deliver)
     }
 
     /// Writes a mark behind the group that waits, so that volatile databases go on: they need

@@ -4,7 +4,7 @@ use std::sync::mpsc::SyncSender;
 
 use super::DurableCommitter;
 use crate::durable::followed::{FollowError, FollowReport, FollowedGroups};
-use crate::durable::pending::Rule;
+use crate::durable::pending::PublishAfter;
 use crate::outcome::Refusal;
 
 impl DurableCommitter {
@@ -42,7 +42,7 @@ impl DurableCommitter {
         if let Err(error) = added {
             self.followed.fail(error);
             self.groups
-                .refuse(Refusal::Replica, Refusal::Replica, &Rule::ALL);
+                .refuse(Refusal::Replica, Refusal::Replica, &PublishAfter::ALL);
         }
     }
 

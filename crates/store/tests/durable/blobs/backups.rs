@@ -13,8 +13,8 @@ use super::{Bench, config, content};
 use crate::bench::log_config;
 
 fn begin(bench: &mut Bench, target: &SimulatedDisk) -> BackupJob {
-    let rounds = &mut bench.durable.rounds;
-    let job = rounds.begin_backup(Arc::new(target.clone()), "test 1", &mut bench.clock);
+    let commit_loop = &mut bench.durable.commit_loop;
+    let job = commit_loop.begin_backup(Arc::new(target.clone()), "test 1", &mut bench.clock);
     job.expect("it is empty, and the log goes on")
 }
 
@@ -29,7 +29,7 @@ fn backup(
     job.set_slice_rows(1);
     let mut at_cut = BTreeMap::new();
     for number in 0.. {
-        let step = (bench.durable.rounds).step_backup(job, &mut bench.clock);
+        let step = (bench.durable.commit_loop).step_backup(job, &mut bench.clock);
         job = match step.expect("nothing fails") {
             BackupStep::Worked(job) => job,
             BackupStep::Synced(job) => {
@@ -202,7 +202,7 @@ fn refused_backup(is_missing: bool) {
     let target = testkit::simulated_disk(4);
     let mut job = begin(&mut bench, &target);
     let error = loop {
-        match bench.durable.rounds.step_backup(job, &mut bench.clock) {
+        match bench.durable.commit_loop.step_backup(job, &mut bench.clock) {
             Ok(BackupStep::Worked(next) | BackupStep::Synced(next)) => job = next,
             Ok(BackupStep::Complete(_)) => panic!("it is damaged"),
             Err(error) => break error,

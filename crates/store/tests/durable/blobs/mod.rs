@@ -202,7 +202,7 @@ impl Bench {
     ) -> Result<Decided, String> {
         let mut outcomes = Outcomes::new();
         (self.durable).submit(&mut batch, &mut self.clock, &mut outcomes);
-        while self.durable.rounds.round(&mut self.clock) {}
+        while self.durable.commit_loop.round(&mut self.clock) {}
         let mut decided = Err("no outcome".to_owned());
         while self.durable.mailbox.take(&mut outcomes) {
             for outcome in outcomes.iter() {
@@ -220,7 +220,7 @@ impl Bench {
     fn commit_unheard(&mut self, mut batch: store::WriteBatch) {
         let mut outcomes = Outcomes::new();
         (self.durable).submit(&mut batch, &mut self.clock, &mut outcomes);
-        while self.durable.rounds.round(&mut self.clock) {}
+        while self.durable.commit_loop.round(&mut self.clock) {}
     }
 
     /// What is visible under a name, read whole.

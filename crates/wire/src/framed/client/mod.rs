@@ -29,7 +29,7 @@ pub use request::FramedCallHead;
 /// can make a client hold are those that it has sent of one response, of a size that was checked
 /// before, and what that becomes when it is decompressed.
 #[derive(Debug)]
-pub struct ClientConnection {
+pub struct FramedClientConnection {
     protocol: FramedProtocol,
     max_message_bytes: usize,
     max_calls: usize,
@@ -50,7 +50,7 @@ pub struct ClientConnection {
 pub struct FramedCallEvent {
     /// Which.
     pub call: StreamKey,
-    /// What [`ClientConnection::set_token`] named it; 0 if it was not named.
+    /// What [`FramedClientConnection::set_token`] named it; 0 if it was not named.
     pub token: u32,
     /// How.
     pub end: FramedCallEnd,
@@ -59,7 +59,8 @@ pub struct FramedCallEvent {
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FramedCallEnd {
-    /// By a response: see [`ClientConnection::message`] and [`ClientConnection::attachment`].
+    /// By a response: see [`FramedClientConnection::message`] and
+    /// [`FramedClientConnection::attachment`].
     Response,
     /// By an error of the server.
     Error {
@@ -110,12 +111,12 @@ struct LastResponse {
     was_compressed: bool,
 }
 
-impl ClientConnection {
+impl FramedClientConnection {
     /// Returns a connection on which nothing has been sent. Of the configuration
     /// `max_message_bytes` holds for each message of a response, and `max_streams` for the calls at
     /// once.
-    pub fn new(protocol: FramedProtocol, config: &Config) -> ClientConnection {
-        ClientConnection {
+    pub fn new(protocol: FramedProtocol, config: &Config) -> FramedClientConnection {
+        FramedClientConnection {
             protocol,
             max_message_bytes: config.max_message_bytes,
             max_calls: Self::bounded_calls(protocol, config.max_streams as usize),
@@ -216,8 +217,8 @@ impl ClientConnection {
         self.calls.len() - self.calls.abandoned()
     }
 
-    /// The transport has ended. [`ClientConnection::poll_event`] then reports the responses that
-    /// came before, and each call that the end took with it.
+    /// The transport has ended. [`FramedClientConnection::poll_event`] then reports the responses
+    /// that came before, and each call that the end took with it.
     pub fn peer_closed(&mut self) {
         self.is_ending = true;
     }
@@ -227,15 +228,15 @@ impl ClientConnection {
         self.closed.as_ref()
     }
 
-    /// Returns whether [`ClientConnection::poll_event`] has something to report without further
-    /// input.
+    /// Returns whether [`FramedClientConnection::poll_event`] has something to report without
+    /// further input.
     pub fn has_events(&self) -> bool {
         !self.lost.is_empty() || (self.is_ending && self.closed.is_none())
     }
 
     /// Returns the bytes of memory that the connection holds, nearly, beside its input.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<ClientConnection>()
+        size_of::<FramedClientConnection>()
             + self.calls.memory_bytes()
             + self.lost.capacity() * size_of::<StreamKey>()
             + self.response.buffer.capacity()

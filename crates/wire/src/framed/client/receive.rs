@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::calls;
-use super::{ClientConnection, FramedCallEnd, LastResponse, ReceiveStep};
+use super::{FramedCallEnd, FramedClientConnection, LastResponse, ReceiveStep};
 use crate::framed::baidu_std;
 use crate::framed::unpack::{FramedCompression, FramedUnpacking};
 use crate::framed::{BadHeader, FramedHeader, FramedProtocol, FramedStatus, checksum, srpc};
@@ -40,7 +40,7 @@ struct ResponseHead {
     body: Result<ResponseBody, FramedCallEnd>,
 }
 
-impl ClientConnection {
+impl FramedClientConnection {
     /// Takes what comes next of the input.
     pub(super) fn receive(&mut self, input: &[u8], consumed: &mut usize) -> ReceiveStep {
         match &mut self.incoming {

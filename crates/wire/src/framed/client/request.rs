@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use protobuf::writer;
 
 use super::calls::{self, CALLS_MAX};
-use super::{BeginError, ClientConnection};
+use super::{BeginError, FramedClientConnection};
 use crate::framed::baidu_std::{self, compress};
 use crate::framed::{FramedHeader, FramedProtocol, srpc};
 use crate::grpc::{Metadata, compression, metadata};
@@ -49,7 +49,7 @@ fn hash(token: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl ClientConnection {
+impl FramedClientConnection {
     /// Begins a call: appends its frame to `out`. `encode` appends the message.
     ///
     /// # Errors
@@ -124,8 +124,8 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Returns how many further calls may begin now. As long as [`ClientConnection::takes_calls`]
-    /// does not hold, that is one: it then says so.
+    /// Returns how many further calls may begin now. As long as
+    /// [`FramedClientConnection::takes_calls`] does not hold, that is one: it then says so.
     #[inline]
     pub fn calls_left(&self) -> usize {
         match self.takes_calls() {

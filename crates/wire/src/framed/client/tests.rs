@@ -10,7 +10,7 @@ const HELLO: &[u8] = b"\x0a\x0bhello world";
 
 /// A connection of a client, and what came to it.
 struct Client {
-    connection: ClientConnection,
+    connection: FramedClientConnection,
     input: Vec<u8>,
     out: Vec<u8>,
     /// Messages and attachments of responses that were reported.
@@ -26,7 +26,7 @@ impl Client {
 
     fn with(protocol: FramedProtocol, config: &Config) -> Client {
         Client {
-            connection: ClientConnection::new(protocol, config),
+            connection: FramedClientConnection::new(protocol, config),
             input: Vec::new(),
             out: Vec::new(),
             responses: Vec::new(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::send::RequestRefusal;
-use super::{InputStep, NS_PER_MS, ServerConnection};
+use super::{FramedServerConnection, InputStep, NS_PER_MS};
 use crate::framed::checksum;
 use crate::framed::codes;
 use crate::framed::unpack::{FramedCompression, FramedUnpacking};
@@ -167,7 +167,7 @@ impl Packed {
     }
 }
 
-impl ServerConnection {
+impl FramedServerConnection {
     /// Goes on with a body.
     #[inline]
     pub(super) fn continue_body(
@@ -589,7 +589,7 @@ impl ServerConnection {
         self.are_windows_shut = shut;
     }
 
-    /// Returns whether [`ServerConnection::set_windows_shut`] has shut them.
+    /// Returns whether [`FramedServerConnection::set_windows_shut`] has shut them.
     pub fn windows_are_shut(&self) -> bool {
         self.are_windows_shut
     }

@@ -1,10 +1,10 @@
 //! What may be produced for the peer, and what is held for it.
 
-use super::{FramedSendNeed, ServerConnection};
+use super::{FramedSendNeed, FramedServerConnection};
 use crate::http2::outbound::BodyCharge;
 use crate::http2::{Event, Pause, StreamKey};
 
-impl ServerConnection {
+impl FramedServerConnection {
     /// Returns whether calls may produce something for the peer: less than
     /// [`max_unsent_bytes`](crate::Config::max_unsent_bytes) wait or are set aside, and the layer
     /// above has not paused it.

@@ -41,7 +41,7 @@ const NS_PER_MS: u64 = 1_000_000;
 /// [`Event::Message`]; a response is one frame, whatever makes it up. As there is no flow control,
 /// a request whose turn has not come is left in the input, and the driver reads no further.
 #[derive(Debug)]
-pub struct ServerConnection {
+pub struct FramedServerConnection {
     protocol: FramedProtocol,
     config: Config,
     now_ns: u64,
@@ -98,11 +98,11 @@ struct PutBack {
     message: Vec<u8>,
 }
 
-impl ServerConnection {
+impl FramedServerConnection {
     /// Returns a connection on which nothing has come. `now_ns` counts from any origin, and never
     /// goes back.
-    pub fn new(protocol: FramedProtocol, config: &Config, now_ns: u64) -> ServerConnection {
-        ServerConnection {
+    pub fn new(protocol: FramedProtocol, config: &Config, now_ns: u64) -> FramedServerConnection {
+        FramedServerConnection {
             protocol,
             config: *config,
             now_ns,
@@ -179,8 +179,8 @@ impl ServerConnection {
         self.head.head()
     }
 
-    /// Returns what [`ServerConnection::set_head_route`] noted for a head that was the same as the
-    /// last one.
+    /// Returns what [`FramedServerConnection::set_head_route`] noted for a head that was the same
+    /// as the last one.
     #[inline]
     pub fn head_route(&self) -> Option<u64> {
         self.head.route()
@@ -198,14 +198,14 @@ impl ServerConnection {
         self.message.take()
     }
 
-    /// Takes back what [`ServerConnection::take_message`] gave.
+    /// Takes back what [`FramedServerConnection::take_message`] gave.
     #[inline]
     pub fn give_back(&mut self, message: TakenMessage) {
         message.give_back(&mut self.pool);
     }
 
     /// Has the last message come once more as soon as large messages may be produced. Instead of
-    /// [`ServerConnection::give_back`].
+    /// [`FramedServerConnection::give_back`].
     #[cold]
     pub fn put_back(&mut self, stream: StreamKey, message: TakenMessage, input: &[u8]) {
         if self.streams.running_mut(stream).is_some() {
@@ -246,8 +246,8 @@ impl ServerConnection {
         }
     }
 
-    /// Returns what [`ServerConnection::set_token`] was given; 0 if nothing, or if the stream is
-    /// gone.
+    /// Returns what [`FramedServerConnection::set_token`] was given; 0 if nothing, or if the stream
+    /// is gone.
     #[inline]
     pub fn token(&self, stream: StreamKey) -> u32 {
         self.streams.get(stream).map_or(0, |found| found.token)
@@ -352,7 +352,7 @@ impl ServerConnection {
         }
     }
 
-    /// Returns when [`ServerConnection::deadline_passed`] is to be called, if nothing happens
+    /// Returns when [`FramedServerConnection::deadline_passed`] is to be called, if nothing happens
     /// before.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         if self.closed.is_some() {
@@ -380,7 +380,7 @@ impl ServerConnection {
     /// Returns the bytes of memory that the connection holds, nearly.
     pub fn memory_bytes(&self) -> usize {
         let put_back = self.put_back.iter();
-        size_of::<ServerConnection>()
+        size_of::<FramedServerConnection>()
             + self.streams.memory_bytes()
             + self.head.memory_bytes()
             + self.known_meta.memory_bytes()

@@ -4,7 +4,7 @@ use super::body::{IncomingRequest, RequestBody, is_progress};
 use super::head::RequestNames;
 use super::send::RequestRefusal;
 use super::streams::ResponseStart;
-use super::{HoldReason, InputStep, NS_PER_MS, ServerConnection};
+use super::{FramedServerConnection, HoldReason, InputStep, NS_PER_MS};
 use crate::framed::baidu_std::{self, Correlation};
 use crate::framed::unpack::{FramedCompression, UnknownCompression};
 use crate::framed::{FramedHeader, FramedProtocol, codes, srpc};
@@ -19,7 +19,7 @@ struct NewRequest<'a> {
     body: RequestBody,
 }
 
-impl ServerConnection {
+impl FramedServerConnection {
     /// Takes what comes next of the input.
     #[inline]
     pub(super) fn receive(

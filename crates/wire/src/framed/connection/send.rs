@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::ServerConnection;
+use super::FramedServerConnection;
 use super::response_queue::Replaced;
 use super::streams::ResponseStart;
 use crate::framed::{FramedHeader, FramedProtocol, baidu_std, codes, srpc};
@@ -106,7 +106,7 @@ fn write_ok_meta(reply: ResponseStart, attachment_bytes: usize, out: &mut Vec<u8
     }
 }
 
-impl ServerConnection {
+impl FramedServerConnection {
     /// Answers a call with a message. The last call for this stream.
     #[inline]
     pub fn respond(
@@ -144,7 +144,7 @@ impl ServerConnection {
         self.enqueue(Some(stream), (frame, 0), out);
     }
 
-    /// Makes the response of a call, which [`ServerConnection::finish`] sends.
+    /// Makes the response of a call, which [`FramedServerConnection::finish`] sends.
     pub fn send_message(&mut self, stream: StreamKey, encode: impl FnOnce(&mut Vec<u8>)) {
         self.make_response(stream, 0, encode, |_, _| 0);
     }
@@ -328,7 +328,8 @@ impl ServerConnection {
         self.pump(out);
     }
 
-    /// Returns whether [`ServerConnection::transmit`] could send something, if the output has room.
+    /// Returns whether [`FramedServerConnection::transmit`] could send something, if the output has
+    /// room.
     #[inline]
     pub fn wants_transmit(&self) -> bool {
         !self.queue.is_empty()

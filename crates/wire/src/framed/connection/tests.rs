@@ -10,7 +10,7 @@ use crate::grpc::{Code, Status};
 
 /// A server that echoes what it is sent, and counts.
 struct Echo {
-    connection: ServerConnection,
+    connection: FramedServerConnection,
     input: Vec<u8>,
     out: Vec<u8>,
     paths: Vec<String>,
@@ -23,7 +23,7 @@ struct Echo {
 impl Echo {
     fn new(protocol: FramedProtocol) -> Echo {
         Echo {
-            connection: ServerConnection::new(protocol, &Config::server(), 0),
+            connection: FramedServerConnection::new(protocol, &Config::server(), 0),
             input: Vec::new(),
             out: Vec::new(),
             paths: Vec::new(),
@@ -734,7 +734,7 @@ fn a_turn_lasts_as_long_as_frames_come() {
 #[test]
 fn a_frame_that_is_no_call_is_an_event() {
     for protocol in [FramedProtocol::BaiduStd, FramedProtocol::Srpc] {
-        let mut connection = ServerConnection::new(protocol, &Config::server(), 0);
+        let mut connection = FramedServerConnection::new(protocol, &Config::server(), 0);
         let empty = [&protocol.magic()[..], &vec![0; protocol.header_bytes() - 4]].concat();
         for _ in 0..2 {
             let (mut consumed, mut out) = (0, Vec::new());

@@ -27,7 +27,7 @@ const OWN: i32 = 5;
 /// A server with an update log.
 struct Logged {
     shared: Shared,
-    rounds: CommitLoop,
+    commit_loop: CommitLoop,
     mailbox: Mailbox,
     clock: StandingClock,
 }
@@ -46,8 +46,8 @@ impl Logged {
         config.default_database.durability = durability;
         let opened = Store::open(config, disk, &LogConfig::new(id, 1));
         let opened = opened.expect("an empty disk is well");
-        let rounds = CommitLoop::new(opened.committer);
-        let mailbox = rounds.register(Box::new(|| ()));
+        let commit_loop = CommitLoop::new(opened.committer);
+        let mailbox = commit_loop.register(Box::new(|| ()));
         let mut shared = Shared {
             store: opened.store,
             ..shared()
@@ -56,7 +56,7 @@ impl Logged {
         shared.settings.tkrzw.server_id = OWN;
         Logged {
             shared,
-            rounds,
+            commit_loop,
             mailbox,
             clock: StandingClock { now_ms: 1_000 },
         }
@@ -77,7 +77,7 @@ impl Logged {
 
     fn submit(&mut self, batch: &mut WriteBatch) {
         self.mailbox.submit(batch);
-        while self.rounds.round(&mut self.clock) {}
+        while self.commit_loop.round(&mut self.clock) {}
         while self.mailbox.take(&mut Outcomes::new()) {}
     }
 

@@ -161,7 +161,7 @@ fn what_the_committer_refuses_is_a_failure_too() {
 }
 
 #[test]
-fn only_failures_are_answered_if_so_wished() {
+fn only_failures_are_answered_if_asked_for() {
     let mut bench = Bench::new();
     let mut open = bench.open();
     open.send(&failures_only(&[put(b"a", b"1"), get(b"a")]));

@@ -12,7 +12,7 @@ use crate::connection::RpcState;
 /// Connections of a loop that have no memory for their next large message, in the order in which
 /// they asked.
 #[derive(Debug, Default)]
-pub(crate) struct TurnQueue(VecDeque<LacksMemory>);
+pub(crate) struct LargeMessageQueue(VecDeque<LacksMemory>);
 
 /// A connection that waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct LacksMemory {
     is_shut: bool,
 }
 
-impl TurnQueue {
+impl LargeMessageQueue {
     /// Whether no other connection has asked before that may go beyond the limit now.
     fn is_first(&self, id: ConnectionId, account: &Account) -> bool {
         self.first(account).is_none_or(|first| first.id == id)
@@ -81,7 +81,7 @@ impl TurnQueue {
 }
 
 /// What the connections of a loop ask the queue, each for itself.
-impl TurnQueue {
+impl LargeMessageQueue {
     /// Lets a connection receive large messages as far as there is memory, if no other has asked
     /// before.
     pub fn allow(&self, rpc: &mut RpcState, account: &Account) {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn connections_keep_their_place_when_they_lack_something_else() {
-        let mut queue = TurnQueue::default();
+        let mut queue = LargeMessageQueue::default();
         let account = &Account::new(1_000);
         assert!(queue.is_first(id(5), account), "nobody waits");
         for (slot, bytes) in [(0, 10), (1, 20), (2, 30), (1, 25), (0, 15)] {
@@ -224,7 +224,7 @@ mod tests {
         let account = &Account::new(1_000_000);
         let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
         let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
-        let mut queue = TurnQueue::default();
+        let mut queue = LargeMessageQueue::default();
         queue.insert(LacksMemory {
             is_compressed: true,
             ..waiting(0, 750_001, false)
@@ -264,13 +264,13 @@ mod tests {
             };
             others.change(held, 0);
         };
-        let visited = |queue: &TurnQueue| -> Vec<_> {
+        let visited = |queue: &LargeMessageQueue| -> Vec<_> {
             let ids = queue.to_visit(&account);
             ids.map(|id| id.slot).collect()
         };
         assert!(account.try_overdraft(false));
         for _ in 0..2 {
-            let mut queue = TurnQueue::default();
+            let mut queue = LargeMessageQueue::default();
             queue.insert(waiting(8, most, false));
             queue.insert(waiting(9, short, false));
             hold(most);
@@ -284,7 +284,7 @@ mod tests {
             assert_eq!(visited(&queue), [0; 0]);
             // Another one that is as short waits behind it; one that is larger has no such way.
             hold(most);
-            let allowed = |queue: &TurnQueue| queue.allowance(id(1), &account);
+            let allowed = |queue: &LargeMessageQueue| queue.allowance(id(1), &account);
             assert_eq!(allowed(&queue), 0);
             queue.remove(id(9));
             assert_eq!(allowed(&queue), short);
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn nobody_else_goes_beyond_the_limit_until_the_message_has_come() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let _others = pair.fill_account();
         for _ in 0..2 {
             assert!(account.may_overdraw(false));
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_message_that_stands_still_has_no_place_in_the_queue_and_one_that_goes_on_has() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let others = pair.fill_account();
         let before = account.charged_bytes();
         for _ in 0..2 {
@@ -345,19 +345,19 @@ mod tests {
             let call = pair.call("/pelton.v1.KeyValue/Get", &[0xff; 1 << 20]);
             pair.turn();
             let probe = wire::limits::PROBE_BYTES as usize;
-            let expected = pair.worker.rpc().connection.expected_bytes();
+            let expected = pair.handler.rpc().connection.expected_bytes();
             assert_eq!(expected, probe, "it is asked for a little");
             let kept = std::mem::take(&mut pair.sent);
             for _ in 0..5 {
-                assert_eq!(pair.worker.turn_queue().0, []);
+                assert_eq!(pair.handler.large_message_queue().0, []);
                 pair.now_ns += 150_000_000;
                 pair.tick_without_input();
             }
-            assert_eq!(pair.worker.rpc().connection.expected_bytes(), 0);
+            assert_eq!(pair.handler.rpc().connection.expected_bytes(), 0);
             pair.sent = kept;
             pair.turn();
             pair.turn();
-            assert_eq!(pair.worker.turn_queue().0.len(), 1);
+            assert_eq!(pair.handler.large_message_queue().0.len(), 1);
             account.end_overdraft();
             let mut events = Vec::new();
             for _ in 0..30 {
@@ -365,7 +365,7 @@ mod tests {
                 events.extend(pair.turn());
             }
             let end = wire::Event::Finished { stream: call };
-            assert!(events.contains(&end) && pair.worker.turn_queue().0.is_empty());
+            assert!(events.contains(&end) && pair.handler.large_message_queue().0.is_empty());
             pair.client.forget(call);
             assert!(account.may_overdraw(false));
         }
@@ -379,16 +379,16 @@ mod tests {
     #[test]
     fn no_message_comes_beyond_the_limit_for_calls_that_may_produce_nothing() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let others = pair.fill_account();
         let head = wire::RequestHead::call("test", "/pelton.v1.KeyValue/Pipe");
         let open = pair.client.open(&mut pair.sent, &head);
         open.expect("a stream is free");
         pair.turn();
-        let pipe = pair.worker.first_stream();
+        let pipe = pair.handler.first_stream();
         for _ in 0..2 {
             let reserve = |pair: &mut Pair, bytes| {
-                let connection = &mut pair.worker.rpc().connection;
+                let connection = &mut pair.handler.rpc().connection;
                 connection.reserve_send(pipe, bytes);
             };
             reserve(&mut pair, 2 * crate::limits::SMALL_HOLDING_BYTES);
@@ -398,7 +398,7 @@ mod tests {
                 pair.now_ns += 150_000_000;
                 events.extend(pair.turn());
                 assert!(account.may_overdraw(false));
-                assert_eq!(pair.worker.turn_queue().0, []);
+                assert_eq!(pair.handler.large_message_queue().0, []);
             }
             assert_eq!(events, []);
             reserve(&mut pair, 0);
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn a_connection_whose_windows_are_shut_is_not_visited_for_memory() {
         let mut pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let wake: crate::SharedWaker = std::sync::Arc::new(|| {});
         let mut others = account.open(&net::PeerAddress::Simulated(1), &wake);
         let bytes = account.limit_bytes() / 2 + account.limit_bytes() / 20;
@@ -437,8 +437,8 @@ mod tests {
             for _ in 0..5 {
                 events.extend(pair.turn());
             }
-            assert!(pair.worker.windows_are_shut());
-            let next = pair.worker.turn_queue().next(&account);
+            assert!(pair.handler.windows_are_shut());
+            let next = pair.handler.large_message_queue().next(&account);
             assert_eq!(next, None, "memory helps nobody");
             for _ in 0..10 {
                 pair.tick_without_input();
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn the_next_connection_is_visited_when_there_is_memory_for_it_or_it_may_go_beyond() {
         let pair = Pair::open();
-        let account = std::sync::Arc::clone(pair.worker.account());
+        let account = std::sync::Arc::clone(pair.handler.account());
         let left = account.left_for_messages();
         for (bytes, is_shut, may_overdraw, is_visited) in [
             (left, false, false, true),
@@ -471,7 +471,7 @@ mod tests {
             (left, true, true, true),
         ] {
             assert!(may_overdraw || account.try_overdraft(false));
-            let mut queue = TurnQueue::default();
+            let mut queue = LargeMessageQueue::default();
             assert_eq!(queue.to_visit(&account).next(), None, "nobody waits");
             queue.insert(waiting(0, bytes, is_shut));
             let visited = queue.to_visit(&account).next();

@@ -1,6 +1,7 @@
-//! What waits, in turns: one owner after the other, and of each what came first. So an owner with a
-//! thousand of them delays its own, and what another one has by one. Owners of one token have a
-//! turn together, and take turns in it: so a token with a thousand owners delays its own, too.
+//! Items that wait, in turns: one owner after the other, and of each what came first. So an owner
+//! with a thousand of them delays its own, and what another one has by one. Owners of one token
+//! have a turn together, and take turns in it: so a token with a thousand owners delays its own,
+//! too.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -12,7 +13,7 @@ use crate::limits;
 
 /// Items of owners: those of each owner in order, the owners in turn.
 #[derive(Debug)]
-pub(crate) struct Turns<K, T> {
+pub(crate) struct FairQueue<K, T> {
     /// Of each owner that has something. None is empty.
     waiting: HashMap<K, WaitingItems<T>>,
     /// Whose turn is next, the first in front.
@@ -44,9 +45,9 @@ enum TurnOf<K> {
     Identity(IdentityKey),
 }
 
-impl<K, T> Default for Turns<K, T> {
-    fn default() -> Turns<K, T> {
-        Turns {
+impl<K, T> Default for FairQueue<K, T> {
+    fn default() -> FairQueue<K, T> {
+        FairQueue {
             waiting: HashMap::new(),
             order: VecDeque::new(),
             of_identities: HashMap::new(),
@@ -57,7 +58,7 @@ impl<K, T> Default for Turns<K, T> {
     }
 }
 
-impl<K: Copy + Eq + Hash, T> Turns<K, T> {
+impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
     /// Adds an item behind those that its owner has waiting already.
     #[cfg(test)]
     pub fn push(&mut self, owner: K, item: T) {
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn owners_take_turns_and_items_of_one_keep_their_order() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         for round in 0..2 {
             for item in 0..5 {
                 turns.push(1, item);
@@ -228,7 +229,7 @@ mod tests {
     fn owners_of_one_token_have_a_turn_together() {
         let table = Identities::new(TokenKey::new(&[1; 32]), vec![Rights::default(); 2]).table();
         let identity = |number| Some(table.of_listener(number));
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         for round in 0..2 {
             for owner in 0..100 {
                 for item in 0..2 {
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn owners_of_a_token_that_leave_leave_nothing() {
         let table = Identities::new(TokenKey::new(&[1; 32]), vec![Rights::default(); 2]).table();
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         for _ in 0..3 {
             for owner in 0..500_usize {
                 turns.push_of(owner, Some(table.of_listener(owner % 2)), owner);
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_later_is_bounded() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         for _ in 0..2 {
             for owner in 0..2 * limits::SPARE_TURN_QUEUES as u32 {
                 turns.push(owner, owner);
