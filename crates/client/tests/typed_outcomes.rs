@@ -17,10 +17,10 @@ use api::keyvalue::{
     ScanPage, ScanRequest, TransactRequest, TransactResponse,
 };
 use client::typed::{
-    BlobStat, Blobs, DeletedBlob, Futures, KeyValue, OperationOutcome, PipeOutcome, StoredValue,
-    operation,
+    BlobStat, Blobs, DeletedBlob, Futures, KeyValue, OperationOutcome, Pipe, PipeOutcome,
+    StoredValue, operation,
 };
-use client::{Code, SharedPool, Status};
+use client::{Code, SharedPool, Status, StreamStep};
 use common::{serve, serve_all};
 use pollster::block_on;
 use pooled::of;
@@ -157,15 +157,11 @@ fn mirror(
     }
 }
 
-/// Two outcomes for each batch: that of a batch, and up to where all is done. A batch without
-/// operations ends the stream.
+/// Two outcomes for each batch: that of a batch, and up to where all is done.
 fn pipe(connection: &mut Connection, stream: StreamKey, out: &mut Vec<u8>, message: &[u8]) {
     let results = results();
     let request = PipeRequest::decode(message).expect(VALID);
     let count = request.operations.iter().count() as u64;
-    if count == 0 {
-        return connection.finish(stream, out, &Status::OK);
-    }
     let of_batch = PipeResponse {
         done: count,
         batch_number: count,
@@ -350,6 +346,17 @@ fn assert_done(outcome: &PipeOutcome, count: u64) {
     assert!(outcome.batch.is_none() && outcome.refused.is_none());
 }
 
+/// Looks at a pipe until it has an outcome or ends.
+fn polled(pipe: &mut Pipe<'_>) -> Option<PipeOutcome> {
+    loop {
+        match pipe.poll(SOON).expect("it goes on") {
+            StreamStep::Message(outcome) => return Some(outcome),
+            StreamStep::Nothing => {}
+            StreamStep::Ended => return None,
+        }
+    }
+}
+
 #[test]
 fn a_pipe_has_outcomes_until_it_ends() {
     let (mut channel, _server) = serve(mirror);
@@ -369,7 +376,11 @@ fn a_pipe_has_outcomes_until_it_ends() {
             let outcome = pipe.next_outcome().expect("it goes on");
             assert_done(&outcome.expect("one is due"), count);
         }
-        pipe.send(&[]);
+        pipe.send(&one);
+        assert_of_batch(&polled(&mut pipe).expect("it goes on"), 1);
+        assert_done(&polled(&mut pipe).expect("it goes on"), 1);
+        pipe.close_send();
+        assert!(polled(&mut pipe).is_none() && !pipe.can_send());
         assert!(pipe.next_outcome().expect("it is done").is_none());
         drop(pipe);
 
@@ -388,8 +399,8 @@ fn a_pipe_has_outcomes_until_it_ends() {
             next().iter().for_each(|one| assert_of_batch(one, count));
             next().iter().for_each(|one| assert_done(one, count));
         }
-        sender.send(&[]).expect("it has room");
-        block_on(awaited_sender.send_future(&[])).expect("it has room");
+        sender.finish();
+        awaited_sender.finish();
         assert!(receiver.next_outcome().expect("it is done").is_none());
         let end = block_on(awaited.next_outcome_future());
         assert!(end.expect("it is done").is_none());

@@ -86,7 +86,8 @@ fn take_part(
                 applied: true,
                 blob: Some(blob),
             };
-            connection.respond(stream, out, |out| response.encode(out));
+            // The call ends when its client has ended it, too.
+            connection.send_message(stream, out, |out| response.encode(out));
         }
     });
 }
