@@ -5,13 +5,20 @@ use std::time::{Duration, Instant};
 
 use net::LoopConfig;
 use service::following::Following;
-use service::identities::{FIRST_ADMIN, Token, UsableBindings};
-use store::{DatabaseConfig, DatabaseId, Durability, KeepLog, Mode, Refusal, Store, WriteBatch};
+use service::identities::{FIRST_ADMIN, Identity, IssuedToken, NEVER_MS, Token, UsableBindings};
+use service::limits::IDENTITIES_MAX;
+use store::durable::open_folder;
+use store::{
+    DatabaseConfig, DatabaseId, Durability, FolderSecret, KeepLog, Mode, Refusal, Store, WriteBatch,
+};
 use testkit::suite::{put, put_if};
-use wal::disk::SimulatedDisk;
+use wal::disk::Disk;
 use wal::{LogConfig, LogId};
 
+use super::identities::rights;
+use crate::first_admin;
 use crate::pair::Keep;
+use crate::readers::tests::TempFolder;
 use crate::{Config, FirstAdmin, FirstAdminError, Server, StartError, Storage, TimeSource};
 
 struct MachineTime(Instant);
@@ -28,15 +35,21 @@ impl TimeSource for MachineTime {
 
 /// A data folder, and what its servers log.
 struct Folder {
-    disk: Arc<SimulatedDisk>,
+    disk: Arc<dyn Disk>,
     log: Arc<Keep>,
+    accepts_loss: bool,
 }
 
 impl Folder {
     fn new() -> Folder {
+        Folder::on(Arc::new(testkit::simulated_disk(1)))
+    }
+
+    fn on(disk: Arc<dyn Disk>) -> Folder {
         Folder {
-            disk: Arc::new(testkit::simulated_disk(1)),
+            disk,
             log: Arc::default(),
+            accepts_loss: false,
         }
     }
 
@@ -47,9 +60,10 @@ impl Folder {
         };
         let mut config = config(&self.log);
         config.storage = Storage::Folder {
-            disk: Arc::clone(&self.disk) as _,
+            disk: Arc::clone(&self.disk),
             log: LogConfig {
                 segment_bytes: 1 << 20,
+                accept_loss: self.accepts_loss,
                 ..LogConfig::new(id, 1)
             },
             trees: None,
@@ -152,6 +166,109 @@ fn an_administrator_of_a_server_that_keeps_nothing_is_made_at_each_start() {
         assert_eq!(identities.name_of(&token(byte + 1)), None);
         stop(server);
     }
+}
+
+/// Somebody with a right, whose token is that of this number.
+fn identity(name: &str, right: &str, server: &Server, number: u32) -> Identity {
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    let key = server.shared().identities.key();
+    let issued = IssuedToken {
+        hash: key.hash(&Token::new(bytes)),
+        expires_ms: NEVER_MS,
+    };
+    let made = Identity::new(name, rights(right), NEVER_MS, vec![issued]);
+    made.expect("a sound identity")
+}
+
+#[test]
+fn an_administrator_is_not_made_where_others_are_in_the_way() {
+    for server in servers() {
+        let parts = &server.parts;
+        let make = |others: Vec<Identity>| {
+            let replaced = parts.shared.identities.replace(others, 1_000_000);
+            replaced.expect("they differ");
+            let ask = || {
+                let mut bytes = [0; 32];
+                bytes[0] = 7;
+                Ok(Token::new(bytes))
+            };
+            let behind = (parts.durable.as_deref(), UsableBindings::ALL);
+            let (shared, time) = (&parts.shared, &parts.time);
+            first_admin::make(
+                Some(Box::new(ask)),
+                shared,
+                behind,
+                time,
+                &*parts.settings.log,
+            )
+        };
+        let one = |name, right, number| vec![identity(name, right, &server, number)];
+        for _ in 0..2 {
+            assert_eq!(make(one("other", "admin", 1)), Ok(FirstAdmin::Exists));
+            let taken = make(one(FIRST_ADMIN, "read", 1));
+            assert_eq!(taken, Err(FirstAdminError::NameTaken));
+            let taken = make(one("other", "read", 7));
+            assert_eq!(taken, Err(FirstAdminError::Taken("other".into())));
+        }
+        let many = |count: usize| {
+            let name = |number: usize| format!("n{number}");
+            let all = 0..count;
+            all.map(|number| identity(&name(number), "read", &server, 10 + number as u32))
+                .collect()
+        };
+        assert_eq!(make(many(IDENTITIES_MAX)), Err(FirstAdminError::NoRoom));
+        assert_eq!(make(many(IDENTITIES_MAX - 1)), Ok(FirstAdmin::Made));
+        stop(server);
+    }
+}
+
+/// The lock of a folder goes with the last thread that holds it.
+fn start_when_free(folder: &Folder) -> Result<Server, StartError> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        match folder.start(|_| ()) {
+            Err(StartError::Open(why)) if Instant::now() < until => {
+                assert!(why.to_string().contains("lock"), "{why}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            started => return started,
+        }
+    }
+}
+
+#[test]
+fn tokens_of_another_secret_are_refused_or_become_invalid() {
+    let (own, other) = (TempFolder::new(), TempFolder::new());
+    let disk = |path: &TempFolder| open_folder(&path.0).expect("it is empty, or ours");
+    let made = Folder::on(disk(&own)).start(|config| {
+        config.first_admin = Some(Box::new(|| Ok(token(9))));
+    });
+    stop(made.expect("nothing is in its way"));
+    let made = Folder::on(disk(&other)).start(|config| {
+        config.secret = FolderSecret::new([2; 32]);
+    });
+    stop(made.expect("nothing is in its way"));
+    let file = "pelton-data";
+    std::fs::copy(other.0.join(file), own.0.join(file)).expect("there is room");
+    let mut folder = Folder::on(disk(&own));
+    for _ in 0..2 {
+        let refused = start_when_free(&folder).err().expect("no token is good");
+        assert!(matches!(refused, StartError::OtherSecret(1)), "{refused}");
+    }
+    folder.accepts_loss = true;
+    let server = start_when_free(&folder).expect("the loss is accepted");
+    let said = folder.log.said.lock().expect("nobody panics").concat();
+    assert!(said.contains("1 tokens have become invalid"), "{said}");
+    assert!(
+        !server
+            .shared()
+            .identities
+            .has_usable(UsableBindings::ALL, 1_000_000)
+    );
+    stop(server);
+    folder.accepts_loss = false;
+    stop(start_when_free(&folder).expect("it was said"));
 }
 
 #[test]
