@@ -226,7 +226,7 @@ fn what_is_wrong_with_a_promotion_is_said() {
             "field address",
         );
     }
-    drop(begun(method, &promote(&[], &long[1..]), &shared));
+    assert_waits(&mut begun(method, &promote(&[], &long[1..]), &shared));
     for length in [0, 15, 17] {
         let (id, words) = ([1; 17], format!("it has {length} bytes"));
         let id = &id[..length];
@@ -322,6 +322,28 @@ fn replicas_are_forgotten_by_name_or_all_that_are_absent() {
     }
 }
 
+/// As long as the call is there that wants it.
+#[test]
+fn a_lost_replica_counts_no_more_when_that_is_committed() {
+    let mut bench = leader();
+    let method = Method::AdminForgetReplicas;
+    let _one = (bench.shared.store).begin_follower_session(ONE, u64::MAX);
+    bench.commit_changes();
+    drop(begun(method, &forget(&[&TWO]), &bench.shared));
+    bench.commit_changes();
+    let members = |bench: &Bench| bench.shared.store.replica_set().members().len();
+    assert_eq!(members(&bench), 2, "its caller has left");
+    let mut fake = begun(method, &forget(&[&TWO]), &bench.shared);
+    assert_waits(&mut fake);
+    bench.commit_changes();
+    assert_eq!(members(&bench), 1);
+    fake.wake_in_time(&bench.shared);
+    let response = response(&mut fake);
+    let response = ForgetReplicasResponse::decode(&response).expect("it is one");
+    let ids: Vec<&[u8]> = response.replica_ids.iter().flatten().collect();
+    assert_eq!((ids, response.left), (vec![&TWO[..]], 1));
+}
+
 #[test]
 fn what_is_wrong_with_replicas_to_forget_is_said() {
     let bench = leader();
@@ -350,6 +372,10 @@ fn statistics_say_what_followers_hold_and_who_is_absent() {
         let bytes = statistics(&alone);
         let none = StatisticsResponse::decode(&bytes).expect("it is one");
         assert!(none.acknowledged.is_none(), "nobody asks for it");
+        let bytes = statistics(&bench.shared);
+        let nobody = StatisticsResponse::decode(&bytes).expect("it is one");
+        let nobody = nobody.acknowledged.expect("they are required");
+        assert_eq!((nobody.required, nobody.followers.iter().count()), (1, 0));
         let sessions = [&alone, &bench.shared].map(|one| one.store.begin_follower_session(ONE, 9));
         for (shared, required) in [(&alone, 0), (&bench.shared, 1)] {
             let bytes = statistics(shared);

@@ -142,6 +142,13 @@ impl Bench {
         assert!(self.mailbox.take(&mut Outcomes::new()), "it was decided");
     }
 
+    /// Lets the committer do what it finds to be done of these.
+    pub(crate) fn commit_changes(&mut self) {
+        for _ in 0..20 {
+            self.rounds.round(&mut StandingClock { now_ms: 1_000 });
+        }
+    }
+
     /// Shows a call the descriptions of blobs that it has asked for.
     pub(crate) fn read(&self, fake: &mut Fake) {
         let key = fake.actions.wanted_read.take();
