@@ -219,3 +219,37 @@ impl Placement for ConnectionSpread {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What waits and what is unfinished may grow with the loops.
+    #[test]
+    fn loops_are_behind_by_what_all_of_them_have_to_do() {
+        for count in [1, 3] {
+            let list = LoopList::new(count).expect("descriptors are left");
+            let spread = ConnectionSpread::new(list.all());
+            assert_eq!(
+                spread.max_handshakes(),
+                count * (HANDSHAKES_PER_LOOP + HANDSHAKES_ASKED)
+            );
+            let last = list.get(count - 1);
+            for _ in 0..2 {
+                assert!(!spread.is_behind() && !spread.is_behind_with_handshakes());
+                // All of it may be that of one loop.
+                for (due, is_behind) in [
+                    (count * HANDSHAKES_DUE - 1, false),
+                    (count * HANDSHAKES_DUE, true),
+                ] {
+                    last.counters.handshakes_due.set(due as u64);
+                    assert_eq!(spread.is_behind_with_handshakes(), is_behind, "{due}");
+                }
+                last.counters.handshakes_due.set(0);
+                last.counters.turns_left.set(1);
+                assert!(spread.is_behind());
+                last.counters.turns_left.set(0);
+            }
+        }
+    }
+}

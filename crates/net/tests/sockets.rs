@@ -76,6 +76,10 @@ fn connections_are_spread_evenly_and_idle_ones_hold_no_buffers() {
     eventually("nobody holds a buffer", || {
         server.sum(|loop_| loop_.input_buffers_lent + loop_.output_buffers_lent) == 0
     });
+    eventually("each loop keeps some", || {
+        let counters = server.counters.read();
+        counters.iter().all(|loop_| loop_.buffers_pooled > 0)
+    });
     assert!(
         server.sum(|loop_| loop_.buffers_pooled) < 40,
         "one after the other share buffers"

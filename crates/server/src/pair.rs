@@ -54,7 +54,7 @@ pub(crate) type Said = Arc<Mutex<Vec<String>>>;
 /// A log that keeps its lines.
 pub(crate) struct Keep {
     pub said: Said,
-    audited: Said,
+    pub audited: Said,
     detail: Mutex<Detail>,
 }
 

@@ -535,6 +535,32 @@ mod tests {
     }
 
     #[test]
+    fn as_much_of_a_key_is_kept_as_the_rule_says() {
+        let get = b"\x0a\x01d\x12\x03key";
+        for (keys, length, prefix) in [
+            (SlowCallKeys::Off, None, None),
+            (SlowCallKeys::Length, Some(3), None),
+            (SlowCallKeys::Prefix, Some(3), Some("key")),
+        ] {
+            let rule = SlowCallRule { keys, ..RULE };
+            let mut calls = SlowCalls::new(Some(rule), None);
+            calls.begin_with(2, None, 0);
+            calls.request(2, (Method::Get, get), 5, 8);
+            let call = calls.call(2).expect("it has begun");
+            assert_eq!(call.key_bytes, length, "{keys:?}");
+            assert_eq!(call.key_prefix, prefix.unwrap_or_default().as_bytes());
+            let mut pair = Pair::with_slow_calls(rule);
+            pair.take_time(10 * MS);
+            for _ in 0..2 {
+                pair.call("/pelton.v1.KeyValue/Get", get);
+                pair.turn();
+                let (lines, of) = (slow(&pair), format!("Get of Some(\"d\") {prefix:?} by"));
+                assert!(lines.len() == 1 && lines[0].starts_with(&of), "{lines:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_slot_without_a_call_is_passed_over() {
         let mut calls = SlowCalls::new(Some(RULE), None);
         calls.step_begins(7, 1);

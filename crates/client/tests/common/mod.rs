@@ -17,6 +17,9 @@ pub type Answer = fn(&mut Connection, StreamKey, &mut Vec<u8>, path: &str, messa
 /// Where the body of a plain request is taken to its end; the answer has its length and its sum.
 pub const BODY_PATH: &str = "/body";
 
+/// Calls that end when the client has ended its side.
+const ENDS_WITH_REQUESTS: [&str; 2] = ["/t.T/Chat", "/pelton.v1.Blob/Upload"];
+
 /// The bytes, added up, each times its place.
 pub fn sum(bytes: &[u8]) -> u64 {
     let bytes = bytes.iter().zip(1_u64..);
@@ -105,7 +108,7 @@ fn run(mut socket: TcpStream, answer: Answer) {
                         .map(|(_, path)| path.clone());
                     let path = path.expect("a request came before");
                     answer(&mut connection, stream, &mut output, &path, &message);
-                    if last && path == "/t.T/Chat" {
+                    if last && ENDS_WITH_REQUESTS.contains(&&path[..]) {
                         connection.finish(stream, &mut output, &Status::OK);
                     }
                     if path == "/t.T/Drain" {

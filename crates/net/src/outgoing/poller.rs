@@ -77,6 +77,9 @@ impl OutgoingWaker {
 mod tests {
     use std::io::Write;
     use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use super::super::{Outgoing, OutgoingEndpoint, SocketReadResult};
 
@@ -103,6 +106,25 @@ mod tests {
             assert_eq!(sockets.read(id, &mut [0; 9]), SocketReadResult::Bytes(1));
         }
         assert_eq!(sockets.counters().waits, 3);
+    }
+
+    #[test]
+    fn a_wait_without_an_end_lasts_until_somebody_wakes_it() {
+        let sockets = Outgoing::new().expect("an epoll set");
+        let mut poller = sockets.poller().expect("descriptors are left");
+        for _ in 0..2 {
+            let (waker, is_waking) = (poller.waker(), Arc::new(AtomicBool::new(false)));
+            let noted = Arc::clone(&is_waking);
+            let thread = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(100));
+                noted.store(true, Ordering::SeqCst);
+                waker.wake();
+            });
+            poller.wait(None).expect("it is woken");
+            assert!(is_waking.load(Ordering::SeqCst), "it did not sleep");
+            thread.join().expect("waking does not panic");
+            poller.wait(Some(0)).expect("it does not sleep");
+        }
     }
 
     #[test]

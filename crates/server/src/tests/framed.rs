@@ -7,6 +7,7 @@ use wire::framed::baidu_std::{RpcMeta, RpcRequestMeta};
 use wire::framed::{FramedProtocol, srpc};
 
 use crate::pair::Pair;
+use crate::settings::Detail;
 
 const ECHO: (&str, &str) = ("pelton.v1.Echo", "Unary");
 
@@ -343,6 +344,25 @@ fn an_idle_connection_makes_room_for_a_newcomer() {
     pair.now_ns += IDLE_NS;
     newcomer(&mut pair);
     assert!(pair.io.is_closing() && pair.io.output.is_empty());
+}
+
+#[test]
+fn a_connection_that_made_room_is_logged_with_that_reason() {
+    const ID: net::ConnectionId = net::ConnectionId {
+        slot: 0,
+        generation: 0,
+    };
+    let mut pair = Pair::accepted(false);
+    pair.log_detail(Detail::Connections);
+    pair.now_ns = 1;
+    let short = Call::new(ECHO, 1, &echo(b"x")).baidu_std();
+    assert_eq!(talk(&mut pair, Protocol::BaiduStd, &short).len(), 1);
+    pair.now_ns += IDLE_NS;
+    newcomer(&mut pair);
+    pair.said.lock().expect("one thread").clear();
+    net::Handler::closed(&mut pair.worker, ID, net::Closed::ByHandler, pair.now_ns);
+    let said = pair.said.lock().expect("one thread").concat();
+    assert!(said.ends_with("another needed its place"), "{said}");
 }
 
 /// The response came between two visits; and as long as it is being read, its reader stays.

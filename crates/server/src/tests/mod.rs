@@ -13,6 +13,7 @@ mod orphans;
 mod peers;
 mod replica_reads;
 mod shares;
+mod started;
 mod stop;
 mod ticks;
 mod wrong_tokens;

@@ -14,6 +14,8 @@ mod identity_change;
 mod last_admin;
 mod promotion;
 mod replica_call;
+#[cfg(test)]
+mod replica_tests;
 mod role_request;
 #[cfg(test)]
 mod role_tests;

@@ -19,6 +19,7 @@ mod one_group;
 mod plan;
 mod promotions;
 mod read_room;
+mod replica_copies;
 mod replicas;
 mod segments;
 mod shares;

@@ -34,7 +34,7 @@ fn nothing_but_snapshots() -> Reporter {
     })
 }
 
-fn config() -> StoreConfig {
+pub fn config() -> StoreConfig {
     let mut config = StoreConfig::new(1);
     config.default_database.durability = Durability::Synced;
     config
@@ -256,7 +256,7 @@ fn a_data_folder_that_is_gone_from_its_place() {
 const REFUSED: Decision = Decision::Refused(Refusal::LogFailed);
 
 /// What becomes of a commit.
-fn commit(store: &Store, durable: &Durable) -> Decision {
+pub fn commit(store: &Store, durable: &Durable) -> Decision {
     let this = thread::current();
     let mailbox = durable.register(Box::new(move || this.unpark()));
     let mut batch = store.write_batch();

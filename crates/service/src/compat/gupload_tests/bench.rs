@@ -6,8 +6,8 @@ use std::sync::Arc;
 use store::blob::{Description, Owner, split_key};
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
-    DatabaseId, Direction, Durability, Outcomes, Range, ReadView, Store, StoreConfig,
-    VolatileCommitter,
+    DatabaseId, Direction, Durability, Outcomes, Range, ReadView, ReplicaSetChange, Store,
+    StoreConfig, VolatileCommitter,
 };
 use testkit::suite::StandingClock;
 use wal::disk::{Disk, SimulatedDisk};
@@ -128,6 +128,24 @@ impl Bench {
                 blobs.settle(&outcome, sealed);
                 fake.committed(&outcome, &self.shared);
             }
+        }
+    }
+
+    /// Has the replicas that count changed.
+    pub(crate) fn change_replica_set(&mut self, changes: &[ReplicaSetChange]) {
+        let store = &self.shared.store;
+        let mut batch = store.write_batch();
+        let changed = store.change_replica_set(&mut batch, changes);
+        changed.expect("it fits");
+        self.mailbox.submit(&mut batch);
+        self.rounds.round(&mut StandingClock { now_ms: 1_000 });
+        assert!(self.mailbox.take(&mut Outcomes::new()), "it was decided");
+    }
+
+    /// Lets the committer do what it finds to be done of these.
+    pub(crate) fn commit_changes(&mut self) {
+        for _ in 0..20 {
+            self.rounds.round(&mut StandingClock { now_ms: 1_000 });
         }
     }
 
