@@ -308,10 +308,10 @@ impl LoopHandler {
     fn serve_long_read(
         &mut self,
         connections: &mut dyn Connections,
-        look: IndexView<'_>,
+        index: IndexView<'_>,
         call: CallId,
     ) {
-        let read_view = match &look {
+        let read_view = match &index {
             IndexView::Memory(view) => Some(ReadView::memory(view)),
             IndexView::Gone => None,
             IndexView::Disk(tree) => {
