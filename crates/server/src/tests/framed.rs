@@ -356,11 +356,11 @@ fn a_connection_that_made_room_is_logged_with_that_reason() {
     pair.log_detail(Detail::Connections);
     pair.now_ns = 1;
     let short = Call::new(ECHO, 1, &echo(b"x")).baidu_std();
-    assert_eq!(talk(&mut pair, Protocol::BaiduStd, &short).len(), 1);
+    assert_eq!(talk(&mut pair, FramedProtocol::BaiduStd, &short).len(), 1);
     pair.now_ns += IDLE_NS;
     newcomer(&mut pair);
     pair.said.lock().expect("one thread").clear();
-    net::Handler::closed(&mut pair.worker, ID, net::Closed::ByHandler, pair.now_ns);
+    net::Handler::closed(&mut pair.handler, ID, net::Closed::ByHandler, pair.now_ns);
     let said = pair.said.lock().expect("one thread").concat();
     assert!(said.ends_with("another needed its place"), "{said}");
 }

@@ -19,7 +19,7 @@ use super::identities::rights;
 use crate::first_admin;
 use crate::pair::Keep;
 use crate::readers::tests::TempFolder;
-use crate::{Config, FirstAdmin, FirstAdminError, Server, StartError, Storage, TimeSource};
+use crate::{FirstAdmin, FirstAdminError, Server, ServerConfig, StartError, Storage, TimeSource};
 
 struct MachineTime(Instant);
 
@@ -53,7 +53,7 @@ impl Folder {
         }
     }
 
-    fn start(&self, change: impl FnOnce(&mut Config)) -> Result<Server, StartError> {
+    fn start(&self, change: impl FnOnce(&mut ServerConfig)) -> Result<Server, StartError> {
         let id = LogId {
             history: 7,
             secret: 8,
@@ -82,9 +82,9 @@ impl Folder {
 }
 
 /// A server that keeps nothing.
-fn config(log: &Arc<Keep>) -> Config {
+fn config(log: &Arc<Keep>) -> ServerConfig {
     let time = Arc::new(MachineTime(Instant::now()));
-    Config {
+    ServerConfig {
         loops: LoopConfig {
             listen: vec!["127.0.0.1:0".parse().expect("an address")],
             threads: 1,

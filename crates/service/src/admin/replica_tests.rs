@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::admin::*;
-use store::{LogPlace, ReplicaId, ReplicaSetChange, ReplicasAcked};
+use store::{EpochPlace, ReplicaId, ReplicaSetChange, ReplicasAcked};
 
 use crate::call::Shared;
 use crate::compat::gupload_tests::bench::Bench;
@@ -87,7 +87,7 @@ const CONFIRMED: EpochConfirmation = EpochConfirmation {
     replica: ONE,
     epoch: 3,
     candidate: TWO,
-    place: LogPlace {
+    place: EpochPlace {
         epoch: 2,
         sequence: 8,
     },

@@ -138,14 +138,14 @@ impl Bench {
         let changed = store.change_replica_set(&mut batch, changes);
         changed.expect("it fits");
         self.mailbox.submit(&mut batch);
-        self.rounds.round(&mut StandingClock { now_ms: 1_000 });
+        self.commit_loop.round(&mut StandingClock { now_ms: 1_000 });
         assert!(self.mailbox.take(&mut Outcomes::new()), "it was decided");
     }
 
     /// Lets the committer do what it finds to be done of these.
     pub(crate) fn commit_changes(&mut self) {
         for _ in 0..20 {
-            self.rounds.round(&mut StandingClock { now_ms: 1_000 });
+            self.commit_loop.round(&mut StandingClock { now_ms: 1_000 });
         }
     }
 
