@@ -37,6 +37,7 @@ use pyo3::prelude::*;
 #[pymodule]
 #[pyo3(name = "_native")]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<channel::NativeChannel>()?;
     module.add_class::<method::NativeMethod>()?;
     module.add_class::<outcome::CallOutcome>()?;

@@ -67,17 +67,40 @@ fn push(metadata: &mut Metadata, pair: &Bound<'_, PyAny>) -> Result<(), BadMetad
     };
     let key = bytes_of(key)?;
     let name = String::from_utf8_lossy(&key);
+    if NOT_SENT.contains(&&*name) {
+        return Ok(());
+    }
     let value = match name.ends_with("-bin") && !value.is_instance_of::<PyBytes>() {
         true => return Err(unexpected("bytes", value)?.into()),
+        false if value.is_none() => Vec::new(),
         false => bytes_of(value)?,
     };
     // Names of gRPC too: what has been made for its own client may send them. Space at either end
     // is lost on the way in any case.
     let pushed = match name.ends_with("-bin") {
         true => metadata.push_binary(name.clone().into_owned(), value),
-        false => metadata.push_received(&key, value.trim_ascii()),
+        false => metadata.push_received(&key, without_outer_spaces(&value)),
     };
     pushed.map_err(|error| BadMetadata::Invalid(format!("Invalid metadata: `{name}`: {error}")))
+}
+
+/// What the call says by itself, or HTTP/2 has no place for (RFC 9113 sections 8.2.2 and 8.3.1):
+/// gateways hand on what they have received.
+const NOT_SENT: [&str; 7] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "grpc-timeout",
+    "host",
+    "te",
+    "transfer-encoding",
+];
+
+fn without_outer_spaces(mut value: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = value {
+        value = rest;
+    }
+    value
 }
 
 fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
@@ -100,6 +123,14 @@ fn unexpected(expected: &str, value: &Bound<'_, PyAny>) -> PyResult<PyErr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spaces_around_a_value_are_left_out_and_nothing_else() {
+        assert_eq!(without_outer_spaces(b"  a b "), b"a b");
+        assert_eq!(without_outer_spaces(b"a\n"), b"a\n");
+        assert_eq!(without_outer_spaces(b"\ta"), b"\ta");
+        assert_eq!(without_outer_spaces(b"  "), b"");
+    }
 
     #[test]
     fn a_value_that_is_not_utf_8_is_latin_1() {

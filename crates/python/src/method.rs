@@ -84,6 +84,10 @@ impl NativeMethod {
                 return Ok(Err(CallOutcome::local(Code::Internal, &why)));
             }
         };
+        if !(self.path.starts_with('/') && self.path.is_ascii()) {
+            let why = format!("`{}` is the path of no method", self.path);
+            return Ok(Err(CallOutcome::local(Code::Unimplemented, &why)));
+        }
         let pool = self.core.pool(py)?;
         Ok(pool.map(|pool| (pool, arguments)))
     }

@@ -9,6 +9,10 @@
 /// references to tiny table entries (CVE-2026-49975, CVE-2026-47774).
 pub const MAX_FIELDS: usize = 64;
 
+/// The same of what comes to a client: it has chosen its server, and servers of gRPC send as many
+/// metadata as fit into the bytes of a list. Their places are kept in a byte.
+pub const MAX_RESPONSE_FIELDS: usize = 240;
+
 /// Bytes of one decoded header list: names, values and 32 for each field, as RFC 9113 section 6.5.2
 /// counts them; what we advertise as SETTINGS_MAX_HEADER_LIST_SIZE. Stops the HPACK bomb
 /// (CVE-2016-6581). Above it the connection ends: a decoder that skips the rest no longer agrees
@@ -364,6 +368,13 @@ pub const SMALL_DATA_BYTES: u32 = 256;
 
 /// What the budget for small DATA frames regains each second.
 pub const SMALL_DATA_PER_SECOND: u32 = 25_600;
+
+/// The budget for small DATA frames of a client, which has chosen its server: one that cuts its
+/// messages into small pieces is slow, and no reason to end the connection.
+pub const CLIENT_SMALL_DATA_BUDGET: u32 = 16 << 20;
+
+/// What that budget regains each second: 65 536 empty frames.
+pub const CLIENT_SMALL_DATA_PER_SECOND: u32 = 16 << 20;
 
 /// Bytes of the text of a GOAWAY that are kept, to tell the caller why a server ended the
 /// connection.

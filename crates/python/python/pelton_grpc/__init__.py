@@ -5,6 +5,7 @@
 takes the place of `grpc.insecure_channel`; generated stubs take it as they take that one.
 """
 
+from . import _native
 from ._channel import Channel, insecure_channel, secure_channel
 from ._credentials import ssl_channel_credentials
 from ._names import (
@@ -17,6 +18,8 @@ from ._names import (
     RpcError,
     StatusCode,
 )
+
+__version__ = _native.__version__
 
 __all__ = [
     "Call",

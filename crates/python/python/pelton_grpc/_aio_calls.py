@@ -39,7 +39,7 @@ class AioCall:
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._ended: Optional[Ended] = None
         # Of what it was given and cannot use, such as a request that is not bytes.
-        self._raised: Optional[Exception] = None
+        self._raised: Optional[BaseException] = None
         self._callbacks: list[Callable[[Any], None]] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._beginning: Optional[asyncio.Task[None]] = None
@@ -133,7 +133,8 @@ class AioCall:
 
     def _abort(self, code: StatusCode, details: str, is_cancelled: bool = False) -> None:
         self._finish(Ended.local(code, details, is_cancelled))
-        self._native.cancel()
+        if self._native is not None:
+            self._native.cancel()
 
     def _waiter(self) -> asyncio.Future[None]:
         """What ends with the call, for one task: one that is cancelled costs others nothing, and
@@ -254,6 +255,13 @@ class UnaryUnaryCall(AioCall, *bases("UnaryUnaryCall")):  # type: ignore[misc]
                 self._response = self._method.deserialize(outcome.response)
             except FailedCall as error:
                 return Ended.local(error.code(), error.details())
+            except (KeyboardInterrupt, SystemExit):
+                # The event loop ends with them.
+                raise
+            except BaseException as error:  # noqa: BLE001
+                # Whoever waits for the call is told, and not the event loop.
+                self._raised = error
+                return Ended.local(StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
         return ended
 
     def __await__(self) -> Generator[Any, None, Any]:

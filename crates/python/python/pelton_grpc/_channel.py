@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from . import _lifetime, _native, _options, _target
 from ._connectivity import Subscribers
-from ._credentials import CallAuthority, unpack
+from ._credentials import CallAuthority, default_roots, unpack
 from ._dispatcher import Dispatcher
 from ._names import ChannelBase
 from ._streams import StreamStream, StreamUnary, UnaryStream
@@ -125,6 +125,6 @@ def secure_channel(
     name = dict(options or ()).get("grpc.ssl_target_name_override")
     settings = _options.settings(target, options, name)
     settings = settings.with_tls(
-        ssl.root_certificates, ssl.private_key, ssl.certificate_chain, name
+        ssl.root_certificates or default_roots(), ssl.private_key, ssl.certificate_chain, name
     )
     return Channel(settings, compression, CallAuthority(_target.authority(target), True, plugins))

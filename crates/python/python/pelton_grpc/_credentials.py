@@ -3,11 +3,12 @@ form."""
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, NamedTuple, Optional
 
 from ._ended import failed_call
-from ._names import StatusCode
+from ._names import HAS_GRPCIO, StatusCode
 from ._plugins import Answer, Plugin, Question
 
 
@@ -23,9 +24,28 @@ def ssl_channel_credentials(
     root_certificates: Optional[bytes] = None,
     private_key: Optional[bytes] = None,
     certificate_chain: Optional[bytes] = None,
-) -> SslChannelCredentials:
-    """Credentials for a channel with TLS, as `grpc.ssl_channel_credentials`."""
+) -> Any:
+    """Credentials for a channel with TLS, as `grpc.ssl_channel_credentials`; an object of grpcio
+    where that is installed.
+
+    Raises `ValueError` for a key without certificates, and for certificates without a key.
+    """
+    if (private_key is None) != (certificate_chain is None):
+        raise ValueError("a private key and a chain of certificates go together: give both")
+    if HAS_GRPCIO:
+        import grpc
+
+        return grpc.ssl_channel_credentials(root_certificates, private_key, certificate_chain)
     return SslChannelCredentials(root_certificates, private_key, certificate_chain)
+
+
+def default_roots() -> Optional[bytes]:
+    """Returns whom to believe where nobody is named; `None`: whom the system believes."""
+    path = os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
+    if not path:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def unpack(credentials: Any) -> tuple[SslChannelCredentials, list[Plugin]]:

@@ -103,10 +103,15 @@ class EndedCall(Call, Future):
         return None
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        return f'<{name} of RPC that terminated with:\n\tstatus = {self.code()}\n' + (
-            f'\tdetails = "{self.details()}"\n>'
-        )
+        # Programs look for parts of it: the lines are those of grpcio.
+        lines = [
+            f"<{type(self).__name__} of RPC that terminated with:",
+            f"\tstatus = {self.code()}",
+            f'\tdetails = "{self.details()}"',
+        ]
+        if self.code() is not StatusCode.OK:
+            lines.append(f'\tdebug_error_string = "{self.debug_error_string()}"')
+        return "\n".join([*lines, ">"])
 
     __str__ = __repr__
 
@@ -120,6 +125,10 @@ class FailedCall(RpcError, EndedCall):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return failed_call, (self.code(), self.details())
+
+    # Not those of an exception.
+    __repr__ = EndedCall.__repr__
+    __str__ = EndedCall.__repr__
 
     def cancelled(self) -> bool:
         return self._ended.is_cancelled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any, Optional, Sequence
 
 from . import _native, _target
@@ -32,6 +33,7 @@ def settings(
 ) -> Any:
     """Returns the settings of a channel for the native half. `name`: for whom the server is to
     answer, if no option says so."""
+    _warn_of_gevent()
     values: dict[str, Any] = dict(options or ())
     received = _size(values.pop("grpc.max_receive_message_length", None))
     sent = _size(values.pop("grpc.max_send_message_length", None))
@@ -41,6 +43,16 @@ def settings(
         if option not in _SO_IN_ANY_CASE or _SO_IN_ANY_CASE[option] != value:
             warn_once(option, f"pelton_grpc has no channel option {option}: it is ignored")
     return _native.ChannelSettings(_target.addresses(target), authority, received, sent)
+
+
+def _warn_of_gevent() -> None:
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        text = (
+            "pelton_grpc does not know gevent: a call holds up all greenlets of its thread, and a "
+            "request that a greenlet makes may never be sent"
+        )
+        warn_once("gevent", text)
 
 
 # Messages have a length of four bytes.

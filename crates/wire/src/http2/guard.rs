@@ -5,7 +5,7 @@
 //! ENHANCE_YOUR_CALM. Charging in one place is a lesson of others: a fix for MadeYouReset that
 //! counted in one handler missed the next.
 
-use super::config::Config;
+use super::config::{Config, Role};
 use super::error::ConnectionError;
 use crate::limits;
 
@@ -52,11 +52,18 @@ impl Guard {
             resets: Bucket::new(config.reset_burst, config.resets_per_second, now_ns),
             glitches: Bucket::new(limits::GLITCH_BURST, limits::GLITCHES_PER_SECOND, now_ns),
             controls: Bucket::new(limits::CONTROL_BURST, limits::CONTROLS_PER_SECOND, now_ns),
-            small_data: Bucket::new(
-                limits::SMALL_DATA_BUDGET,
-                limits::SMALL_DATA_PER_SECOND,
-                now_ns,
-            ),
+            small_data: match config.role {
+                Role::Server => Bucket::new(
+                    limits::SMALL_DATA_BUDGET,
+                    limits::SMALL_DATA_PER_SECOND,
+                    now_ns,
+                ),
+                Role::Client => Bucket::new(
+                    limits::CLIENT_SMALL_DATA_BUDGET,
+                    limits::CLIENT_SMALL_DATA_PER_SECOND,
+                    now_ns,
+                ),
+            },
             inflated: Bucket::new(
                 limits::INFLATE_BURST_BYTES,
                 limits::INFLATE_BYTES_PER_SECOND,
@@ -251,6 +258,21 @@ mod tests {
             empty as u32,
             limits::SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES
         );
+    }
+
+    #[test]
+    fn a_client_takes_many_more_small_frames_of_the_server_that_it_has_chosen() {
+        let mut guard = Guard::new(&Config::client(), 0);
+        let empty = (0..1_000_000)
+            .take_while(|_| guard.charge(GlitchCharge::Fragment(0), 0).is_ok())
+            .count();
+        let expected = limits::CLIENT_SMALL_DATA_BUDGET / limits::SMALL_DATA_BYTES;
+        assert_eq!(empty as u32, expected);
+        // It regains as much each second.
+        let again = (0..1_000_000)
+            .take_while(|_| guard.charge(GlitchCharge::Fragment(0), SECOND).is_ok())
+            .count();
+        assert_eq!(again as u32, expected);
     }
 
     /// A frame pays for what it lacks of the usual size, or earns what it has beyond: no byte more.

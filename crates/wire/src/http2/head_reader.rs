@@ -43,6 +43,7 @@ enum HeadAt {
 /// The receiving end of a connection's headers.
 pub(crate) struct HeadReader {
     role: Role,
+    field_limits: FieldLimits,
     short_ways: bool,
     decoder: Decoder,
     memo: Memo,
@@ -71,6 +72,13 @@ impl HeadReader {
     pub(crate) fn new(config: &Config) -> HeadReader {
         HeadReader {
             role: config.role,
+            field_limits: FieldLimits {
+                max_fields: match config.role {
+                    Role::Server => limits::MAX_FIELDS,
+                    Role::Client => limits::MAX_RESPONSE_FIELDS,
+                },
+                ..FieldLimits::default()
+            },
             short_ways: config.short_ways,
             decoder: Decoder::new(limits::MAX_DECODER_TABLE_BYTES),
             memo: Memo::default(),
@@ -170,7 +178,7 @@ impl HeadReader {
     ) -> Result<Result<(), Malformed>, ConnectionError> {
         self.decode(block)?;
         self.info = HeadInfo::EMPTY;
-        Ok(headers::check_trailers(&self.fields))
+        Ok(headers::check_trailers(&self.fields, self.role))
     }
 
     /// Client: decodes the trailers of a response, and returns the status of its call. Those that
@@ -206,7 +214,7 @@ impl HeadReader {
         self.head_at = HeadAt::Fields;
         self.route = None;
         self.decoder
-            .decode(block, &FieldLimits::default(), &mut self.fields)
+            .decode(block, &self.field_limits, &mut self.fields)
             .map_err(|error| {
                 if error.is_limit() {
                     ConnectionError::calm(
@@ -259,7 +267,8 @@ impl HeadReader {
                 KnownName::GrpcMessage => message = status::decode_message(field.value),
                 KnownName::Other | KnownName::Authorization | KnownName::GrpcStatusDetailsBin => {
                     // What is no metadata cannot be handed on, and is no reason to lose the status.
-                    let _ = metadata.push_received(field.name, field.value);
+                    let value = headers::without_outer_space(field.value);
+                    let _ = metadata.push_received(field.name, value);
                 }
                 _ => {}
             }

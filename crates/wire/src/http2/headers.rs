@@ -1,8 +1,9 @@
 //! From fields to the head of a message: validation and what gRPC needs to know. RFC 9113 section
 //! 8.
 
+use super::config::Role;
 use crate::grpc::{AcceptedEncodings, Encoding, timeout};
-use crate::hpack::{DecodedField, Fields, KnownName};
+use crate::hpack::{DecodedField, Fields, KnownName, is_valid_name, is_valid_value};
 
 /// What the body of a stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(crate) struct HeadInfo {
     pub(crate) takes_gzip: bool,
 }
 
-/// The place of a field that is not there. A list has fewer fields (`limits::MAX_FIELDS`).
+/// The place of a field that is not there. A list has fewer fields (`limits::MAX_RESPONSE_FIELDS`).
 const NOWHERE: u8 = u8::MAX;
 
 /// The place of a field that is there several times, which has no value.
@@ -84,7 +85,7 @@ impl HeadInfo {
 
     /// Reads the head of a request. RFC 9113 section 8.3.1.
     pub(crate) fn of_request(fields: &Fields) -> Result<HeadInfo, Malformed> {
-        let info = HeadInfo::read(fields)?;
+        let info = HeadInfo::read(fields, Role::Server)?;
         let method = value_at(fields, info.method);
         if info.status != 0 || method.is_empty() {
             return Err(Malformed("a request without :method, or with :status"));
@@ -111,7 +112,7 @@ impl HeadInfo {
 
     /// Reads the head of a response. RFC 9113 section 8.3.2.
     pub(crate) fn of_response(fields: &Fields) -> Result<HeadInfo, Malformed> {
-        let info = HeadInfo::read(fields)?;
+        let info = HeadInfo::read(fields, Role::Client)?;
         let has_request_fields = [info.method, info.path, info.authority, info.scheme]
             .iter()
             .any(|&at| at != NOWHERE);
@@ -123,8 +124,8 @@ impl HeadInfo {
         Ok(info)
     }
 
-    fn read(fields: &Fields) -> Result<HeadInfo, Malformed> {
-        if !fields.all_valid() {
+    fn read(fields: &Fields, role: Role) -> Result<HeadInfo, Malformed> {
+        if !fields.all_valid() && !fields.fields().all(|field| is_valid(&field, role)) {
             return Err(Malformed(
                 "a field name or value has bytes that are not allowed",
             ));
@@ -208,10 +209,32 @@ impl HeadInfo {
     }
 }
 
-/// Checks trailers: ordinary fields only. RFC 9113 section 8.1.
-pub(crate) fn check_trailers(fields: &Fields) -> Result<(), Malformed> {
+/// Whether a field may stand in what comes to this role. A client takes values with space at their
+/// ends, which RFC 9113 section 8.2.1 forbids: servers of gRPC send messages and metadata as they
+/// are made, and a call is not to lose its status for that.
+fn is_valid(field: &DecodedField<'_>, role: Role) -> bool {
+    let has_space_only = || {
+        role == Role::Client
+            && is_valid_name(field.name)
+            && is_valid_value(without_outer_space(field.value))
+    };
+    field.is_valid || has_space_only()
+}
+
+/// A value without space and tabs at its ends.
+pub(super) fn without_outer_space(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Checks trailers that come to this role: ordinary fields only. RFC 9113 section 8.1.
+pub(crate) fn check_trailers(fields: &Fields, role: Role) -> Result<(), Malformed> {
     let is_wrong = |field: DecodedField<'_>| {
-        field.known.is_pseudo() || field.known == KnownName::ConnectionSpecific || !field.is_valid
+        field.known.is_pseudo()
+            || field.known == KnownName::ConnectionSpecific
+            || !is_valid(&field, role)
     };
     if fields.fields().any(is_wrong) {
         Err(Malformed(
@@ -503,9 +526,26 @@ mod tests {
         assert!(HeadInfo::of_response(&fields(&[("a", "b")])).is_err());
         assert!(HeadInfo::of_response(&fields(&[(":status", "200"), (":path", "/")])).is_err());
         assert!(HeadInfo::of_response(&fields(&[(":status", "200"), (":status", "200")])).is_err());
-        assert!(check_trailers(&fields(&[("grpc-status", "0")])).is_ok());
-        assert!(check_trailers(&fields(&[(":status", "200")])).is_err());
-        assert!(check_trailers(&fields(&[("connection", "close")])).is_err());
+        assert!(check_trailers(&fields(&[("grpc-status", "0")]), Role::Client).is_ok());
+        assert!(check_trailers(&fields(&[(":status", "200")]), Role::Client).is_err());
+        assert!(check_trailers(&fields(&[("connection", "close")]), Role::Client).is_err());
+        for value in ["nf: ", " nf", "nf\t", " "] {
+            let trailers = fields(&[("grpc-message", value)]);
+            assert!(check_trailers(&trailers, Role::Client).is_ok(), "{value:?}");
+            assert!(
+                check_trailers(&trailers, Role::Server).is_err(),
+                "{value:?}"
+            );
+            let head = fields(&[(":status", "200"), ("a", value)]);
+            assert!(HeadInfo::of_response(&head).is_ok(), "{value:?}");
+        }
+        for value in ["a\n", "a\r ", " \0"] {
+            let trailers = fields(&[("grpc-message", value)]);
+            assert!(
+                check_trailers(&trailers, Role::Client).is_err(),
+                "{value:?}"
+            );
+        }
     }
 
     impl PartialEq for HeadInfo {
