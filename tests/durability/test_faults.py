@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import threading
 
 import grpc
@@ -18,6 +17,7 @@ import strace
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb
 from server import Server, expect_status, open_channel, wait_until
+from small_disk import small_disk_at
 
 CODES = grpc.StatusCode
 SEGMENT_BYTES = 64 * 1024
@@ -260,18 +260,8 @@ def small_disk(tmp_path):
     """A file system with room for a few files of the log."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(
-            "a small disk cannot be mounted, and the injected full disk must do: "
-            f"{mounted.stderr.strip()}"
-        )
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk_at(place, "1m"):
+        yield place
 
 
 def test_a_disk_that_is_really_full(binary, small_disk):
@@ -312,16 +302,9 @@ def small_trees(binary, tmp_path):
         assert server.stop() == 0
     place.rename(aside)
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=96m", "none", str(place)],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
-    shutil.copytree(aside, place, dirs_exist_ok=True)
-    yield folder
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk_at(place, "96m"):
+        shutil.copytree(aside, place, dirs_exist_ok=True)
+        yield folder
 
 
 def test_a_disk_without_room_for_a_database(binary, small_trees):

@@ -5,7 +5,6 @@ import itertools
 import os
 import random
 import shutil
-import subprocess
 import time
 
 import grpc
@@ -13,6 +12,7 @@ import pytest
 from pelton.v1 import kv_pb2, kv_pb2_grpc
 from support.ports import free_ports
 from support.server import open_channel, wait_until
+from support.small_disk import small_disk_at
 from test_promote import history, promote, replica_at, write
 from test_replicas import Load, catch_up, entries, leader_of, replica_of, statistics
 from test_replicas_acked import PATIENT, TIMEOUT, Ledger, found, serves
@@ -25,15 +25,8 @@ def small_disk(tmp_path):
     """A file system with room for a few files of the log."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=48m", "none", str(place)],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk_at(place, "48m"):
+        yield place
 
 
 def fill(disk):
