@@ -256,6 +256,15 @@ def test_metrics_say_the_epoch_and_who_was_superseded(binary, tmp_path):
         replica.kill()
 
 
+def delete_all(server, keys):
+    with open_channel(server.address) as channel:
+        store = kv_pb2_grpc.KeyValueStub(channel)
+        deletes = [kv_pb2.Operation(delete=kv_pb2.Operation.Delete(key=key)) for key in keys]
+        for begin in range(0, len(deletes), 1000):
+            request = kv_pb2.BatchRequest(operations=deletes[begin : begin + 1000])
+            store.Batch(request, timeout=60)
+
+
 ROUNDS = int(os.environ.get("PELTON_PROMOTIONS", "4"))
 
 
@@ -316,14 +325,7 @@ def test_no_answered_write_is_lost_whoever_is_killed_before_and_within_a_promoti
             assert not missing, (number, end, is_killed, missing[:5])
             assert statistics(leader).epoch == number + 2
             # Callers of the next round put the same keys anew.
-            with open_channel(leader.address) as channel:
-                store = kv_pb2_grpc.KeyValueStub(channel)
-                deletes = [kv_pb2.Operation.Delete(key=key) for key in there]
-                for begin in range(0, len(deletes), 1000):
-                    operations = [
-                        kv_pb2.Operation(delete=one) for one in deletes[begin : begin + 1000]
-                    ]
-                    store.Batch(kv_pb2.BatchRequest(operations=operations), timeout=60)
+            delete_all(leader, there)
         catch_up(leader, replica)
         assert entries(leader) == entries(replica)
     finally:

@@ -13,7 +13,7 @@ from pelton.v1 import kv_pb2, kv_pb2_grpc
 from support.ports import free_ports
 from support.server import open_channel, wait_until
 from support.small_disk import small_disk_at
-from test_promote import history, promote, replica_at, write
+from test_promote import delete_all, history, promote, replica_at, write
 from test_replicas import Load, catch_up, entries, leader_of, replica_of, statistics
 from test_replicas_acked import PATIENT, TIMEOUT, Ledger, found, serves
 
@@ -222,12 +222,3 @@ def assert_a_beginning(answered, missing):
         of_caller = [key for key in answered if key.startswith(caller)]
         lost = [key for key in missing if key.startswith(caller)]
         assert lost == of_caller[len(of_caller) - len(lost) :]
-
-
-def delete_all(server, keys):
-    with open_channel(server.address) as channel:
-        store = kv_pb2_grpc.KeyValueStub(channel)
-        deletes = [kv_pb2.Operation(delete=kv_pb2.Operation.Delete(key=key)) for key in keys]
-        for begin in range(0, len(deletes), 1000):
-            request = kv_pb2.BatchRequest(operations=deletes[begin : begin + 1000])
-            store.Batch(request, timeout=60)
