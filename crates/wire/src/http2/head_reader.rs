@@ -43,7 +43,6 @@ enum HeadAt {
 /// The receiving end of a connection's headers.
 pub(crate) struct HeadReader {
     role: Role,
-    field_limits: FieldLimits,
     short_ways: bool,
     decoder: Decoder,
     memo: Memo,
@@ -72,13 +71,6 @@ impl HeadReader {
     pub(crate) fn new(config: &Config) -> HeadReader {
         HeadReader {
             role: config.role,
-            field_limits: FieldLimits {
-                max_fields: match config.role {
-                    Role::Server => limits::MAX_FIELDS,
-                    Role::Client => limits::MAX_RESPONSE_FIELDS,
-                },
-                ..FieldLimits::default()
-            },
             short_ways: config.short_ways,
             decoder: Decoder::new(limits::MAX_DECODER_TABLE_BYTES),
             memo: Memo::default(),
@@ -214,7 +206,7 @@ impl HeadReader {
         self.head_at = HeadAt::Fields;
         self.route = None;
         self.decoder
-            .decode(block, &self.field_limits, &mut self.fields)
+            .decode(block, &field_limits_of(self.role), &mut self.fields)
             .map_err(|error| {
                 if error.is_limit() {
                     ConnectionError::calm(
@@ -296,6 +288,18 @@ impl HeadReader {
             + self.fields.memory_bytes()
             + self.decoder.memory_bytes()
             + self.block.bytes.capacity()
+    }
+}
+
+/// What a header block that comes to this role may contain. It is not kept: every idle connection
+/// would hold it.
+fn field_limits_of(role: Role) -> FieldLimits {
+    FieldLimits {
+        max_fields: match role {
+            Role::Server => limits::MAX_FIELDS,
+            Role::Client => limits::MAX_RESPONSE_FIELDS,
+        },
+        ..FieldLimits::default()
     }
 }
 
