@@ -196,3 +196,9 @@ pub const MAX_REQUESTS: usize = 1 << 20;
 
 /// Placeholders in one request: each is a step of every call.
 pub const MAX_PLACEHOLDERS: usize = 1_000;
+
+/// Answers that an experiment of a diagnosis keeps, to learn what compressing them costs.
+pub const KEPT_ANSWERS: usize = 16;
+
+/// Bytes of them all together: a second of compressing at most.
+pub const KEPT_ANSWERS_BYTES: usize = 4 << 20;

@@ -1,8 +1,11 @@
 //! One run of the user's client behind the tap, as evidence, and which run comes next.
 
-use super::client_verdict::{cycle_ns, is_client_named, is_waited_for};
+use std::time::Duration;
+
+use super::client_verdict::{PILED_UP, cycle_ns, is_client_named, is_waited_for};
 use super::compression::compression_use;
 use super::evidence::{ClientEvidence, ClientRun};
+use super::limits::{LEFT_CALLS_TIME_LEAST, LEFT_CALLS_TIME_MOST};
 use super::process_watch::WatchedUse;
 use super::wandering::is_worth_trying;
 use crate::tap::{Bottleneck, Conditions, TapSummary, TimeUse, judge};
@@ -10,12 +13,21 @@ use crate::tap::{Bottleneck, Conditions, TapSummary, TimeUse, judge};
 /// The shortest and the longest way that is added.
 const DELAY_NS: std::ops::RangeInclusive<u64> = 200_000..=100_000_000;
 
+/// How long a call may take with its time in a queue, so that the longest way is noticed: with it
+/// there are 0.7 of the calls, and no more.
+const NOTICED_CYCLE_NS: u64 = 230_000_000;
+
+/// Calls that may be open where they pile up: if the server answers as many, the others only wait.
+/// Fewer are left to it when that run ends.
+const QUEUE_PROBE: u32 = 64;
+
 /// What is different in a run of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunConditions {
     /// Nothing.
     Plain,
-    /// At most so many calls are open at a time on a connection: half of what was.
+    /// At most so many calls are open at a time on a connection: half of what was, or
+    /// [`QUEUE_PROBE`] where they pile up, and half after that if these are too few.
     Halved(u32),
     /// Each round trip takes so many nanoseconds longer.
     Delayed(u64),
@@ -25,6 +37,14 @@ pub enum RunConditions {
     Single,
     /// The client has one CPU alone.
     Pinned,
+}
+
+/// A way that is half as long as a call takes with its time in a queue: a server that has as much
+/// to do with half as many calls open has it with such a way too, and any other has less. `None`:
+/// calls wait so long that no way that is added is noticed.
+fn noticed_delay_ns(plain: &ClientRun) -> Option<u64> {
+    let half_ns = cycle_ns(plain) as u64 / 2;
+    (half_ns <= NOTICED_CYCLE_NS / 2).then(|| half_ns.clamp(*DELAY_NS.start(), *DELAY_NS.end()))
 }
 
 impl RunConditions {
@@ -44,21 +64,26 @@ impl RunConditions {
         if evidence.early_end.is_some() || !is_waited_for(plain) || plain.most_open < 2 {
             return None;
         }
+        let half = plain.most_open as u32 / 2;
         let Some(halved) = &evidence.halved else {
-            return Some(RunConditions::Halved(plain.most_open as u32 / 2));
+            let is_queue = plain.most_open >= PILED_UP;
+            return Some(RunConditions::Halved(if is_queue {
+                QUEUE_PROBE
+            } else {
+                half
+            }));
         };
-        if evidence.delayed.is_none() {
-            // Half as long as a call takes with its time in a queue: a server that has as much to
-            // do with half as many calls open has it with such a way too, and any other has less.
-            let delay_ns = cycle_ns(plain) as u64 / 2;
-            let delay_ns = delay_ns.clamp(*DELAY_NS.start(), *DELAY_NS.end());
+        let is_saturated = halved.rate >= plain.rate * 0.85;
+        if !is_saturated && halved.stream_limit_made == Some(QUEUE_PROBE) && QUEUE_PROBE < half {
+            return Some(RunConditions::Halved(half));
+        }
+        if let (None, Some(delay_ns)) = (&evidence.delayed, noticed_delay_ns(plain)) {
             return Some(RunConditions::Delayed(delay_ns));
         }
-        if evidence.again.is_none() {
-            return Some(RunConditions::Again);
+        if is_saturated && evidence.single.is_none() {
+            return Some(RunConditions::Single);
         }
-        let is_saturated = halved.rate >= plain.rate * 0.85;
-        (is_saturated && evidence.single.is_none()).then_some(RunConditions::Single)
+        evidence.again.is_none().then_some(RunConditions::Again)
     }
 
     /// What the tap does for it.
@@ -75,6 +100,15 @@ impl RunConditions {
             ..Conditions::default()
         }
     }
+}
+
+/// How long a server may still work on calls of a client that was ended: some servers do, and
+/// would answer those of the next run after them. `None`: no time that matters.
+pub fn left_calls_time(run: &ClientRun) -> Option<Duration> {
+    let open = (run.most_open * run.connections_at_a_time) as f64;
+    let left_ns = open * 1e9 / run.rate.max(1e-9);
+    let left = Duration::from_nanos(left_ns as u64).min(LEFT_CALLS_TIME_MOST);
+    (left >= LEFT_CALLS_TIME_LEAST).then_some(left)
 }
 
 impl ClientEvidence {
@@ -231,6 +265,8 @@ mod tests {
         assert_eq!(next(&evidence), Some(RunConditions::Single));
         evidence.add(RunConditions::Single, run(480.0));
         assert_eq!(next(&evidence), None);
+        evidence.again = None;
+        assert_eq!(next(&evidence), Some(RunConditions::Again));
         // Nothing waits for the server, or nothing can be left out.
         let mut idle = run(500.0);
         (idle.client_share, idle.server_share) = (0.9, 0.1);
@@ -238,6 +274,47 @@ mod tests {
         let mut alone = run(500.0);
         alone.most_open = 1;
         assert_eq!(next(&ClientEvidence::new(alone)), None);
+    }
+
+    /// 2 000 calls at a server that answers 63 a second: what is left of them takes half a minute.
+    #[test]
+    fn calls_that_pile_up_are_tried_with_few_of_them_and_without_a_longer_way() {
+        let piled_up = |most_open: usize| {
+            let mut plain = run(63.0);
+            (plain.mean_open, plain.most_open) = (most_open as f64 * 0.93, most_open);
+            ClientEvidence::new(plain)
+        };
+        let next = |evidence: &ClientEvidence| RunConditions::next(Some(evidence));
+        assert_eq!(next(&piled_up(255)), Some(RunConditions::Halved(127)));
+        assert_eq!(next(&piled_up(256)), Some(RunConditions::Halved(64)));
+        let mut evidence = piled_up(2_000);
+        let limited = |rate: f64, limit| ClientRun {
+            stream_limit_made: Some(limit),
+            ..run(rate)
+        };
+        evidence.add(RunConditions::Halved(64), limited(63.0, 64));
+        assert_eq!(next(&evidence), Some(RunConditions::Single));
+        evidence.add(RunConditions::Single, limited(63.0, 1));
+        assert_eq!(next(&evidence), Some(RunConditions::Again));
+        // So few are too few for this server, which says nothing of half of them.
+        evidence.add(RunConditions::Halved(64), limited(20.0, 64));
+        assert_eq!(next(&evidence), Some(RunConditions::Halved(1_000)));
+        evidence.add(RunConditions::Halved(1_000), limited(30.0, 1_000));
+        assert_eq!(next(&evidence), Some(RunConditions::Again));
+    }
+
+    #[test]
+    fn what_a_client_has_left_to_the_server_is_waited_for_and_not_forever() {
+        let mut left = run(100.0);
+        (left.most_open, left.connections_at_a_time) = (100, 2);
+        assert_eq!(left_calls_time(&left), Some(Duration::from_secs(2)));
+        left.rate = 2_001.0;
+        assert_eq!(left_calls_time(&left), None);
+        left.rate = 1.0;
+        assert_eq!(left_calls_time(&left), Some(LEFT_CALLS_TIME_MOST));
+        // Nothing was answered at all.
+        left.rate = 0.0;
+        assert_eq!(left_calls_time(&left), Some(LEFT_CALLS_TIME_MOST));
     }
 
     #[test]

@@ -27,7 +27,7 @@ const DELAY_SHARE: f64 = 0.75;
 const NEAR: f64 = 0.15;
 
 /// Calls that are open on a connection from which on they pile up.
-const PILED_UP: usize = 256;
+pub(super) const PILED_UP: usize = 256;
 
 /// How many times as many calls a server may answer as with one open, up to which it works on one
 /// at a time.
@@ -154,7 +154,9 @@ fn client(plain: &ClientRun) -> Diagnosis {
         }
         _ if plain.most_open <= 1 && has_no_pause(plain, process) => one_at_a_time(plain),
         ProcessLimit::Unclear => {
-            return Diagnosis::undecided(moved(plain), "a profile of the client")
+            let it = Diagnosis::undecided(moved(plain), "a profile of the client");
+            let it = with_compression(it, &client_compression(plain), process);
+            return it
                 .supported(process_words("client", process))
                 .supported(calls_open(plain));
         }
@@ -208,11 +210,17 @@ fn both(plain: &ClientRun) -> Diagnosis {
         let it = one_at_a_time(plain).supported(moved(plain));
         return it.supported(calls_open(plain));
     }
-    Diagnosis::undecided(
+    let it = Diagnosis::undecided(
         format!("no side is clearly waited for: {}", moved(plain)),
         "a client with more, and one with fewer calls in flight",
-    )
-    .supported(calls_open(plain))
+    );
+    let it = match &plain.client {
+        Some(process) if plain.client_share >= NAMED_SHARE => {
+            with_compression(it, &client_compression(plain), process)
+        }
+        _ => it,
+    };
+    it.supported(calls_open(plain))
 }
 
 /// How throughput follows the calls that may be open.
@@ -281,7 +289,7 @@ fn server(evidence: &ClientEvidence) -> Diagnosis {
         alone(plain)
     } else {
         match follows(evidence) {
-            Follows::Calls => more_calls(plain),
+            Follows::Calls => more_calls(evidence),
             Follows::Nothing => no_more_to_give(evidence),
             Follows::Unknown => Diagnosis::undecided(
                 format!("calls wait for the server; {}", calls_open(plain)),
@@ -371,22 +379,45 @@ fn way(plain: &ClientRun, way_ns: u64) -> Diagnosis {
         .changed(text_of_change.into(), Some(2.0), None)
 }
 
+/// The limit on streams, if calls come up to it: named if they do for most of a run without a limit
+/// of the tap's. With a longer way a call is open for a greater part of the time, and what holds
+/// calls back is seen more clearly.
+fn stream_limit(evidence: &ClientEvidence) -> Option<Diagnosis> {
+    let plain = &evidence.plain;
+    let limit = plain
+        .limit
+        .filter(|&limit| plain.most_open >= limit as usize)?;
+    let runs = [
+        ("", Some(plain)),
+        (" of the same run once more", evidence.again.as_ref()),
+        (" of the run with a longer way", evidence.delayed.as_ref()),
+    ];
+    let is_at_limit = |run: &&ClientRun| run.at_limit >= NAMED_SHARE;
+    let found = runs
+        .into_iter()
+        .find_map(|(which, run)| run.filter(is_at_limit).map(|run| (which, run.at_limit)));
+    let (which, at_limit) = found.unwrap_or(("", plain.at_limit));
+    let text = format!(
+        "for {} of the time{which} as many calls were open as the server allows on a connection \
+         ({limit}), and with fewer it answers fewer",
+        percent(at_limit)
+    );
+    let it = match found {
+        Some(_) => Diagnosis::named(Cause::StreamLimit, text).changed(
+            "open more connections, or raise the server's limit on concurrent streams".into(),
+            Some(2.0),
+            None,
+        ),
+        None => Diagnosis::undecided(text, "a run with a higher limit on the server's streams"),
+    };
+    Some(it.supported(calls_open(plain)))
+}
+
 /// The server answers more if more calls are open.
-fn more_calls(plain: &ClientRun) -> Diagnosis {
-    if plain.at_limit >= NAMED_SHARE {
-        let limit = plain.limit.unwrap_or_default();
-        let text = format!(
-            "for {} of the time as many calls were open as the server allows on a connection \
-             ({limit}), and with fewer it answers fewer",
-            percent(plain.at_limit)
-        );
-        return Diagnosis::named(Cause::StreamLimit, text)
-            .supported(calls_open(plain))
-            .changed(
-                "open more connections, or raise the server's limit on concurrent streams".into(),
-                Some(2.0),
-                None,
-            );
+fn more_calls(evidence: &ClientEvidence) -> Diagnosis {
+    let plain = &evidence.plain;
+    if let Some(found) = stream_limit(evidence) {
+        return found;
     }
     let is_way =
         |way_ns: &u64| *way_ns >= LONG_WAY_NS.max((plain.server_ns as f64 * WAY_SHARE) as u64);
@@ -414,10 +445,15 @@ fn no_more_to_give(evidence: &ClientEvidence) -> Diagnosis {
     if plain.most_open < PILED_UP {
         return it;
     }
+    let fewer = evidence
+        .halved
+        .as_ref()
+        .and_then(|run| run.stream_limit_made);
     let text = format!(
-        "{} calls are open at a server that answers as many with half of them: they pile up, and \
+        "{} calls are open at a server that answers as many with {} of them: they pile up, and \
          only wait",
-        plain.most_open
+        plain.most_open,
+        fewer.unwrap_or_default()
     );
     it.joined(Diagnosis::named(Cause::ClientQueue, text))
 }
@@ -438,13 +474,16 @@ fn saturated_server(evidence: &ClientEvidence) -> Diagnosis {
             with_compression(it, &server_compression(plain), process)
         }
         ProcessLimit::Waiting => waiting(evidence, process),
-        ProcessLimit::Unclear => Diagnosis::undecided(
-            format!(
-                "the server has no more to give; {}",
-                process_words("it", process)
-            ),
-            "a profile of the server under this load",
-        ),
+        ProcessLimit::Unclear => {
+            let it = Diagnosis::undecided(
+                format!(
+                    "the server has no more to give; {}",
+                    process_words("it", process)
+                ),
+                "a profile of the server under this load",
+            );
+            with_compression(it, &server_compression(plain), process)
+        }
     }
 }
 

@@ -8,12 +8,13 @@ use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::GzEncoder;
 
 use super::cause::Cause;
-use super::diagnosis::{Diagnosis, percent, rate, times};
+use super::diagnosis::{Diagnosis, IDLE_CPUS, percent, rate, times};
 use super::evidence::{ClientRun, CompressionUse, LoadEvidence, LoadPoint, ProcessUse};
 use super::ladder::best;
 use super::limits::{DECOMPRESSED_SAMPLES_BYTES, STOP_ERRORS_PERCENT};
 use super::small_messages::{CPU_CAUSES, cpu_of_operation};
 use crate::tap::CompressedMessages;
+use crate::workload::KeptAnswers;
 
 /// The part of a process's CPU time that compressing takes, from which on it is named.
 const NAMED_SHARE: f64 = 0.5;
@@ -90,6 +91,29 @@ fn sample_costs(samples: &[Vec<u8>], cpu_ns: &dyn Fn() -> u64) -> SampleCosts {
     costs
 }
 
+/// Returns what it costs a server to compress responses of which none should be; `None`: they have
+/// as many bytes on their way as they have as messages.
+pub(super) fn still_compressed(
+    point: &LoadPoint,
+    kept: &KeptAnswers,
+    cpu_ns: &dyn Fn() -> u64,
+) -> Option<CompressionUse> {
+    let ratio = kept.mean_bytes() / bytes_of_response(point).max(1e-9);
+    let bytes: usize = kept.samples().iter().map(Vec::len).sum();
+    if ratio < RATIO || bytes == 0 {
+        return None;
+    }
+    let takes_ns = |message: &Vec<u8>| quickest(cpu_ns, || compressed(message)).1;
+    let compress_ns: u64 = kept.samples().iter().map(takes_ns).sum();
+    let bytes_per_s = kept.mean_bytes() * point.rate;
+    Some(CompressionUse {
+        messages_per_s: point.rate,
+        ratio,
+        compress_cpus: compress_ns as f64 / bytes as f64 * bytes_per_s / 1e9,
+        decompress_cpus: 0.0,
+    })
+}
+
 /// Does something [`REPEATED`] times; returns what the last time brought, and what the quickest
 /// took.
 fn quickest<T>(cpu_ns: &dyn Fn() -> u64, work: impl Fn() -> Option<T>) -> (Option<T>, u64) {
@@ -139,6 +163,17 @@ pub(super) fn with_uncompressed(evidence: &LoadEvidence, it: Diagnosis) -> Diagn
     let (Some(uncompressed), Some(first)) = (&evidence.uncompressed, best(&evidence.one)) else {
         return it;
     };
+    if let (Some(cost), Some(process)) = (evidence.still_compressed, &uncompressed.server) {
+        let side = CompressionOfSide {
+            who: "server",
+            sent: "responses",
+            compressed: Some(cost),
+            decompressed: None,
+        };
+        let it =
+            it.supported("responses are compressed also where no compression is accepted".into());
+        return with_compression(it, &side, process);
+    }
     // Whatever it may, this server compresses nothing of these.
     let ratio = bytes_of_response(uncompressed) / bytes_of_response(first).max(1e-9);
     let is_cpu = (it.causes().iter()).any(|cause| CPU_CAUSES.contains(cause));
@@ -170,6 +205,8 @@ pub(super) fn with_uncompressed(evidence: &LoadEvidence, it: Diagnosis) -> Diagn
 
 /// What compressing costs one side.
 pub(super) struct CompressionOfSide {
+    /// Which side it is.
+    who: &'static str,
     /// What it sends, in words.
     sent: &'static str,
     /// What it sends compressed.
@@ -181,6 +218,7 @@ pub(super) struct CompressionOfSide {
 /// What compressing costs the client.
 pub(super) fn client_compression(run: &ClientRun) -> CompressionOfSide {
     CompressionOfSide {
+        who: "client",
         sent: "requests",
         compressed: run.compressed_requests,
         decompressed: run.compressed_responses,
@@ -190,6 +228,7 @@ pub(super) fn client_compression(run: &ClientRun) -> CompressionOfSide {
 /// What compressing costs the server.
 pub(super) fn server_compression(run: &ClientRun) -> CompressionOfSide {
     CompressionOfSide {
+        who: "server",
         sent: "responses",
         compressed: run.compressed_responses,
         decompressed: run.compressed_requests,
@@ -197,18 +236,21 @@ pub(super) fn server_compression(run: &ClientRun) -> CompressionOfSide {
 }
 
 /// Names compression before the CPU or the thread that limits a process, where it takes most of
-/// that. `it`: what is known without it.
+/// that; and alone where what limits a busy process is not known. `it`: what is known without it.
 pub(super) fn with_compression(
     it: Diagnosis,
     side: &CompressionOfSide,
     process: &ProcessUse,
 ) -> Diagnosis {
-    let is_cpu = it.causes().first().is_some_and(|cause| {
-        matches!(
-            cause,
-            Cause::ClientCpu | Cause::ClientThread | Cause::ServerCpu | Cause::ServerThread
-        )
-    });
+    let is_cpu = it
+        .causes()
+        .first()
+        .map_or(process.cpus >= IDLE_CPUS, |cause| {
+            matches!(
+                cause,
+                Cause::ClientCpu | Cause::ClientThread | Cause::ServerCpu | Cause::ServerThread
+            )
+        });
     let compress = side.compressed.map_or(0.0, |one| one.compress_cpus);
     let decompress = side.decompressed.map_or(0.0, |one| one.decompress_cpus);
     let share = (compress + decompress) / process.cpus.max(1e-9);
@@ -233,29 +275,35 @@ pub(super) fn with_compression(
         return it.supported(shown);
     }
     let text = format!(
-        "most of this CPU goes to {}",
+        "most of the CPU of the {} goes to {}",
+        side.who,
         match compress >= decompress {
             true => format!("compressing {}", side.sent),
             false => "decompressing what comes".to_owned(),
         }
     );
-    let gain = (1.0 / (1.0 - share).max(1e-9)).min(GAIN_MAX);
+    // Where the CPU is not all that calls wait for, less of it brings less than that.
+    let is_limit = !it.causes().is_empty();
+    let gain = is_limit.then_some((1.0 / (1.0 - share).max(1e-9)).min(GAIN_MAX));
     Diagnosis::named(Cause::Compression, text)
         .supported(shown)
         .doubted(bytes)
-        .changed(AS_THEY_ARE.into(), Some(gain), None)
+        .changed(AS_THEY_ARE.into(), gain, None)
         .joined(it)
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Mutex;
 
     use super::super::client_verdict::judge_client;
     use super::super::evidence::ClientEvidence;
     use super::super::load_verdict::judge_load;
-    use super::super::tests::{SERIAL, assert_causes, client, load, run, using, with};
+    use super::super::tests::{SERIAL, assert_causes, client, load, points, run, using, with};
     use super::*;
+    use crate::verdict::Verdict;
+    use crate::workload::{AnswerKeeper, SameRequest, Workload};
 
     fn messages(samples: Vec<Vec<u8>>) -> CompressedMessages {
         let mut found = CompressedMessages::default();
@@ -429,6 +477,58 @@ mod tests {
         assert!(!causes.contains(&Cause::Compression), "{causes:?}");
     }
 
+    /// grpcio's servers compress whatever a client accepts.
+    #[test]
+    fn responses_that_are_compressed_all_the_same_are_judged_by_what_that_takes() {
+        for (cpus, causes) in [
+            (0.7, &[Cause::Compression, Cause::ServerThread][..]),
+            (0.4, &[Cause::ServerThread][..]),
+        ] {
+            let mut evidence = without(1.0, 1.1, 1.0);
+            evidence.still_compressed = Some(CompressionUse {
+                compress_cpus: cpus,
+                decompress_cpus: 0.0,
+                ..USE
+            });
+            let found = judge_load(&evidence);
+            assert_causes(&found, causes);
+            let says = |text: &String| text.contains("where no compression is accepted");
+            assert!(found.evidence_for.iter().any(says), "{found:#?}");
+        }
+    }
+
+    #[test]
+    fn responses_with_fewer_bytes_than_their_messages_are_still_compressed() {
+        let clock = Cell::new(0);
+        let cpu_ns = || clock.replace(clock.get() + 1_000);
+        let kept = Mutex::new(KeptAnswers::default());
+        let same = SameRequest::new("/a.B/C".into(), Vec::new());
+        let keeper = AnswerKeeper::new(same, &kept);
+        let message = text(8_000);
+        for _ in 0..40 {
+            assert_eq!(keeper.judge(0, 0, &message), Verdict::Good);
+        }
+        let kept = kept.into_inner().expect("nobody has panicked");
+        let mut point = points(&[500.0]).remove(0);
+        let mut found = |bytes_of_response: f64| {
+            point.bytes_per_s.1 = 500.0 * bytes_of_response;
+            still_compressed(&point, &kept, &cpu_ns)
+        };
+        assert_eq!(found(8_000.0 / 1.19), None);
+        let cost = found(1_000.0).expect("an eighth of it came");
+        assert_eq!((cost.messages_per_s, cost.ratio), (500.0, 8.0));
+        // 1 000 ns for each of them.
+        assert!(
+            (cost.compress_cpus - 500.0 * 1e-6).abs() < 1e-12,
+            "{cost:?}"
+        );
+        // None was kept, as they are larger than all that may be.
+        assert_eq!(
+            still_compressed(&point, &KeptAnswers::default(), &cpu_ns),
+            None
+        );
+    }
+
     #[test]
     fn small_responses_are_not_asked_for_once_more() {
         let mut evidence = without(1.0, 1.0, 1.0);
@@ -436,6 +536,24 @@ mod tests {
         let small = |point: &mut LoadPoint| point.bytes_per_s.1 = point.rate * 63.0;
         evidence.one.iter_mut().for_each(small);
         assert!(!is_uncompressed_worth_trying(&evidence));
+    }
+
+    /// For most of the time the client was the one to move, but not for much more than the server.
+    #[test]
+    fn a_client_that_compresses_for_most_of_the_time_is_told_so_beside_a_server_that_works() {
+        for (client_share, cpus, causes) in [
+            (0.6, 1.0, &[Cause::Compression][..]),
+            (0.49, 1.0, &[]),
+            // It waits for most of that.
+            (0.6, 0.45, &[]),
+        ] {
+            let mut plain = run(500.0);
+            (plain.client_share, plain.server_share) = (client_share, 1.0 - client_share);
+            plain.client = Some(using(cpus, 0.3));
+            plain.compressed_requests = Some(USE);
+            let found = judge_client(&ClientEvidence::new(plain));
+            assert_eq!(found.causes(), causes, "{found:#?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a diagnosis comes to.
 
+use std::ops::RangeInclusive;
+
 use super::agent_presence::AgentPresence;
 use super::cause::Cause;
 use super::evidence::{EarlyEnd, MachineUse, ProcessUse, ThreadUse};
@@ -101,8 +103,15 @@ impl Diagnosis {
         }
     }
 
-    /// Names another cause beside the first, with its evidence.
+    /// Names another cause beside the first, with its evidence. What is undecided without this
+    /// cause speaks against it.
     pub(super) fn joined(mut self, other: Diagnosis) -> Diagnosis {
+        if other.conclusion == Conclusion::Undecided {
+            self.evidence_for.extend(other.evidence_for);
+            self.evidence_against.extend(other.evidence_against);
+            let without = format!("without that it is {}", other.sentence);
+            return self.doubted(without);
+        }
         if let (Conclusion::Named(causes), [cause, ..]) = (&mut self.conclusion, other.causes())
             && !causes.contains(cause)
         {
@@ -147,10 +156,17 @@ const BUSY_THREAD: f64 = 0.85;
 const BUSY_CPUS: f64 = 0.85;
 
 /// The CPUs of a process that has most of them left.
-const IDLE_CPUS: f64 = 0.5;
+pub(super) const IDLE_CPUS: f64 = 0.5;
 
 /// The CPUs for which a process waits that others keep from its work.
 const STARVED_CPUS: f64 = 0.4;
+
+/// The CPUs that threads use together of which one runs at a time.
+const ONE_CPU: RangeInclusive<f64> = 0.95..=1.1;
+
+/// What such threads use and wait for together is less than this: more would run at once if they
+/// could.
+const TURNS_WANTED_CPUS: f64 = 1.5;
 
 /// The part of the periods in which a quota is used up, or of the time that a hypervisor takes,
 /// from which on it is named.
@@ -204,9 +220,12 @@ pub(super) fn process_limit(
     if busiest.is_some() {
         return ProcessLimit::Known(one_thread);
     }
-    // Threads that take turns, as those of Python do: together one CPU, and never more.
+    // Threads that take turns, as those of Python do: together one CPU, and never more. The next
+    // one waits for its CPU while the last one gives its turn back.
     let wanted = process.cpus + process.waited_for_cpus;
-    if process.cpus >= IDLE_CPUS && (BUSY_THREAD..=1.25).contains(&wanted) {
+    let is_one_cpu = ONE_CPU.contains(&process.cpus) && wanted < TURNS_WANTED_CPUS;
+    let is_almost_one = process.cpus >= IDLE_CPUS && (BUSY_THREAD..=1.25).contains(&wanted);
+    if is_one_cpu || is_almost_one {
         return ProcessLimit::Known(all_cpus);
     }
     match process.in_sync {

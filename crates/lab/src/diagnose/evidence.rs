@@ -136,6 +136,8 @@ pub struct LoadEvidence {
     pub larger: Option<LoadPoint>,
     /// The same without compressed responses.
     pub uncompressed: Option<LoadPoint>,
+    /// Responses of that experiment that were compressed all the same.
+    pub still_compressed: Option<CompressionUse>,
     /// The same with several operations in each message.
     pub batched: Option<LoadPoint>,
     /// There and back to the server without its work; `None`: it is on this machine.

@@ -66,6 +66,13 @@ pub const PADDING_MOST_BYTES: usize = 256 << 10;
 /// How long a client runs behind the tap for one experiment, if it does not end by itself.
 pub const CLIENT_RUN: Duration = Duration::from_secs(6);
 
+/// How long the next run of a client waits for the calls that the last one has left to the server:
+/// two such pauses, and the runs, fit into the time that a diagnosis has by default.
+pub const LEFT_CALLS_TIME_MOST: Duration = Duration::from_secs(40);
+
+/// Less than this is not waited for: the next client takes as long to begin.
+pub const LEFT_CALLS_TIME_LEAST: Duration = Duration::from_millis(100);
+
 /// Pause between two looks at what the threads of a process do: a share of time is known to one
 /// percent after a second.
 pub const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -1,11 +1,12 @@
 //! Makes the experiments of our own generator.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use net::monotonic_ns;
 
-use super::compression::is_uncompressed_worth_trying;
+use super::compression::{is_uncompressed_worth_trying, still_compressed};
 use super::evidence::{EarlyEnd, LoadCeiling, LoadEvidence, LoadPoint};
 use super::ladder::{LoadShape, best, next_in_flight, pace, shape};
 use super::limits::{
@@ -19,9 +20,10 @@ use super::system_folders::SystemFolders;
 use super::way_verdict::{is_larger_worth_trying, is_spread_worth_trying};
 use crate::load_plan::{Length, LoadPlan};
 use crate::pacing::Pace;
+use crate::process::thread_cpu_ns;
 use crate::run::{LoadOutcome, LoadProgress, run};
 use crate::worker::LoadRunError;
-use crate::workload::{LargerRequests, PeltonWorkload, Workload};
+use crate::workload::{AnswerKeeper, LargerRequests, PeltonWorkload, Workload};
 
 /// What is loaded, and how much.
 #[derive(Clone, Debug)]
@@ -116,6 +118,7 @@ impl<'a> LoadDiagnosis<'a> {
                 alone: None,
                 larger: None,
                 uncompressed: None,
+                still_compressed: None,
                 batched: None,
                 round_trip_ns: subject.round_trip_ns,
                 agent: None,
@@ -209,16 +212,33 @@ impl<'a> LoadDiagnosis<'a> {
             return;
         }
         if is_uncompressed_worth_trying(&self.evidence) {
-            let shape = ExperimentShape {
-                accepts_gzip: false,
-                ..ExperimentShape::plain(1, best_in_flight)
-            };
-            self.evidence.uncompressed = self.experiment(shape, make, show);
+            self.forgo_compression(best_in_flight, make, show);
         }
         if let Some(batches) = self.batches {
             let shape = ExperimentShape::plain(1, best_in_flight);
             self.evidence.batched = self.experiment(shape, &batches, show);
         }
+    }
+
+    /// Makes the best experiment on one connection, and accepts no compressed responses. There are
+    /// servers that compress them all the same: what that costs is measured with some of them.
+    fn forgo_compression<W: Workload>(
+        &mut self,
+        in_flight: usize,
+        make: &(impl Fn() -> W + Sync),
+        show: &mut dyn FnMut(&LoadPoint),
+    ) {
+        let shape = ExperimentShape {
+            accepts_gzip: false,
+            ..ExperimentShape::plain(1, in_flight)
+        };
+        let kept = Mutex::default();
+        let make = || AnswerKeeper::new(make(), &kept);
+        self.evidence.uncompressed = self.experiment(shape, &make, show);
+        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let point = self.evidence.uncompressed.as_ref();
+        self.evidence.still_compressed =
+            point.and_then(|point| still_compressed(point, &kept, &thread_cpu_ns));
     }
 
     /// Makes the best experiment on one connection with larger requests. A server that refuses them

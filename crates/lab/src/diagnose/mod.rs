@@ -28,7 +28,7 @@ mod tests;
 
 pub use agent_presence::{AgentLoss, AgentLossCause, AgentPresence};
 pub use cause::Cause;
-pub use client_run::{RunConditions, client_run};
+pub use client_run::{RunConditions, client_run, left_calls_time};
 pub use client_verdict::judge_client;
 pub use diagnosis::{Conclusion, Diagnosis, ProposedChange};
 pub use evidence::{

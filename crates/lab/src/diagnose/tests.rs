@@ -89,6 +89,7 @@ pub(super) fn load(rates: &[f64], gain: f64) -> LoadEvidence {
         alone: None,
         larger: None,
         uncompressed: None,
+        still_compressed: None,
         batched: None,
         one,
         round_trip_ns: None,
@@ -264,6 +265,15 @@ fn cpu_of_the_server_is_told_from_one_busy_thread() {
         let evidence = with_server(load(SERIAL, 1.0), &server);
         let evidence = with(evidence, |point| point.machine = Some(full));
         assert_causes(&judge_load(&evidence), &[cause]);
+    }
+    // Threads that take turns, of which the next one waits for a CPU; more of them could run.
+    for (waited_for_cpus, causes) in [(0.4, &[Cause::ServerCpu][..]), (0.5, &[])] {
+        let turns = ProcessUse {
+            waited_for_cpus,
+            ..using(1.02, 0.2)
+        };
+        let found = judge_load(&with_server(load(SERIAL, 1.0), &turns));
+        assert_eq!(found.causes(), causes, "{found:#?}");
     }
     // Neither busy nor idle.
     let found = judge_load(&with_server(load(SERIAL, 1.0), &using(0.7, 0.4)));
@@ -616,6 +626,39 @@ fn a_limit_on_streams_is_named_if_it_costs_anything() {
     assert_causes(&found, &[Cause::StreamLimit]);
     let found = judge_client(&with_plain(client(1.0, 1.0, 1.0), reached));
     assert_causes(&found, &[Cause::ServerSerial]);
+}
+
+/// Python's client reaches it for a third of the time, since others of its threads are late.
+#[test]
+fn a_limit_on_streams_that_is_reached_at_times_is_not_the_clients() {
+    let at_times = |run: &mut ClientRun| (run.limit, run.at_limit) = (Some(8), 0.3);
+    let mut evidence = with_plain(client(0.5, 0.125, 0.5), at_times);
+    assert_undecided(&judge_client(&evidence), "higher limit");
+    for is_delayed in [true, false] {
+        let mut evidence = evidence.clone();
+        let run = match is_delayed {
+            true => &mut evidence.delayed,
+            false => &mut evidence.again,
+        };
+        run.iter_mut().for_each(|run| run.at_limit = 0.96);
+        let found = judge_client(&evidence);
+        assert_causes(&found, &[Cause::StreamLimit]);
+        assert!(found.sentence.contains("96 %"), "{found:#?}");
+    }
+    // The limit that the tap makes is no limit of the server's.
+    evidence
+        .halved
+        .iter_mut()
+        .for_each(|run| run.at_limit = 0.96);
+    assert_undecided(&judge_client(&evidence), "higher limit");
+    // Calls that never came up to it are held back by the client, also where a longer way has more
+    // of them open.
+    evidence.plain.limit = Some(9);
+    evidence
+        .delayed
+        .iter_mut()
+        .for_each(|run| run.at_limit = 0.96);
+    assert_causes(&judge_client(&evidence), &[Cause::ClientInFlight]);
 }
 
 #[test]

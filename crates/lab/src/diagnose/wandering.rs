@@ -84,7 +84,11 @@ pub(super) fn with_pinned_run(evidence: &ClientEvidence, it: Diagnosis) -> Diagn
             Some(cpu_gain),
             Some(gain),
         );
-    named.joined(it)
+    // What takes most of its CPU comes before what that CPU is moved between.
+    match it.causes().first() {
+        Some(Cause::Compression) => it.joined(named),
+        _ => named.joined(it),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What is called, with what, and what the answers must look like.
 
 mod follow_up;
+mod kept;
 mod kvstore;
 mod larger;
 mod mix;
@@ -10,6 +11,7 @@ mod requests;
 mod same;
 mod tickets;
 
+pub(crate) use kept::{AnswerKeeper, KeptAnswers};
 pub use kvstore::{
     KINDS as KVSTORE_KINDS, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload,
 };

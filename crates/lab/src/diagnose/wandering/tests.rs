@@ -1,6 +1,7 @@
 //! Tables of evidence: a client whose threads move, and what looks like it.
 
 use super::super::client_verdict::judge_client;
+use super::super::evidence::CompressionUse;
 use super::super::tests::{assert_causes, assert_undecided, client, using};
 use super::*;
 
@@ -81,4 +82,32 @@ fn a_server_that_is_waited_for_is_judged_without_it() {
     let mut evidence = pinned(client(1.0, 0.98, 1.0), 1.6, 0.2);
     evidence.again = Some(evidence.plain.clone());
     assert_causes(&judge_client(&evidence), &[Cause::ServerSerial]);
+}
+
+/// Threads that compress move between CPUs, too.
+#[test]
+fn what_takes_most_of_the_cpu_comes_before_the_moves() {
+    let compressing = CompressionUse {
+        messages_per_s: 500.0,
+        ratio: 8.0,
+        compress_cpus: 0.6,
+        decompress_cpus: 0.0,
+    };
+    for (busiest, causes) in [
+        (
+            0.96,
+            &[
+                Cause::Compression,
+                Cause::ClientThread,
+                Cause::WanderingThreads,
+            ][..],
+        ),
+        // What limits the client is not known, but that is.
+        (0.3, &[Cause::Compression, Cause::WanderingThreads][..]),
+    ] {
+        let cpus = if busiest > 0.9 { 1.0 } else { 0.7 };
+        let mut evidence = pinned(leaving(cpus, busiest), 1.6, cpus);
+        evidence.plain.compressed_requests = Some(compressing);
+        assert_causes(&judge_client(&evidence), causes);
+    }
 }

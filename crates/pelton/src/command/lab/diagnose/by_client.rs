@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lab::agent::RemoteWatch;
 use lab::diagnose::{
     ClientEvidence, ClientRun, DiagnosisReport, EarlyEnd, RunConditions, SystemFolders,
-    WatchSwitch, WatchedProcesses, client_run, judge_client, watch_processes,
+    WatchSwitch, WatchedProcesses, client_run, judge_client, left_calls_time, watch_processes,
 };
 use lab::tap::{Tap, TapPlan, TapTarget, TapTotals};
 use lab::thread_cpu_ns;
@@ -26,6 +26,12 @@ use crate::output::note;
 /// After the client's end: how long its last connections may take to close.
 const LAST_CLOSES: Duration = Duration::from_millis(200);
 
+/// A pause that is so long needs a word.
+const TOLD_WAIT: Duration = Duration::from_secs(1);
+
+/// How often such a pause looks whether the user wants no more.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Runs the client under each condition that is needed, and decides.
 pub(super) fn diagnose(
     arguments: &DiagnoseArguments,
@@ -37,18 +43,27 @@ pub(super) fn diagnose(
     let most = Duration::from_millis(arguments.max_time.ms);
     let one = Duration::from_millis(arguments.client_time.ms);
     let mut evidence: Option<ClientEvidence> = None;
+    let mut left = None;
     while let Some(conditions) = RunConditions::next(evidence.as_ref()) {
         if let Some(evidence) = &mut evidence
-            && begin.elapsed() + one > most
+            && begin.elapsed() + left.unwrap_or_default() + one > most
         {
             evidence.early_end = Some(EarlyEnd::Time);
             break;
+        }
+        if let (Some(left), Some(evidence)) = (left, &mut evidence) {
+            wait_for_left_calls(left, interrupt);
+            if interrupt.is_set() {
+                evidence.early_end = Some(EarlyEnd::User);
+                break;
+            }
         }
         note(format_args!(
             "pelton lab diagnose: runs the client {}",
             words(conditions)
         ));
-        let run = run(arguments, command, conditions, server, interrupt)?;
+        let (run, was_ended) = run(arguments, command, conditions, server, interrupt)?;
+        left = was_ended.then(|| left_calls_time(&run)).flatten();
         match &mut evidence {
             None => evidence = Some(ClientEvidence::new(run)),
             Some(_) if interrupt.is_set() => {}
@@ -69,6 +84,21 @@ pub(super) fn diagnose(
     Ok(DiagnosisReport::of_client(text, diagnosis, evidence))
 }
 
+/// Gives the server time for the calls of the client that was ended.
+fn wait_for_left_calls(left: Duration, interrupt: &Interrupt) {
+    if left >= TOLD_WAIT {
+        note(format_args!(
+            "pelton lab diagnose: waits {:.0} s for the server, which may still work on the calls \
+             that this client has left",
+            left.as_secs_f64()
+        ));
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < left && !interrupt.is_set() {
+        thread::sleep(LOOK_EVERY.min(left));
+    }
+}
+
 fn words(conditions: RunConditions) -> String {
     match conditions {
         RunConditions::Plain => "as it is".to_owned(),
@@ -84,14 +114,14 @@ fn words(conditions: RunConditions) -> String {
     }
 }
 
-/// One run of the client.
+/// One run of the client, and whether it had to be ended.
 fn run(
     arguments: &DiagnoseArguments,
     command: &str,
     conditions: RunConditions,
     server: &WatchedServer<'_>,
     interrupt: &Interrupt,
-) -> Result<ClientRun, Failure> {
+) -> Result<(ClientRun, bool), Failure> {
     let tap = tap(arguments, conditions)?;
     let shell = ["sh", "-c", command].map(OsString::from);
     let cpu = match conditions {
@@ -145,7 +175,8 @@ fn run(
     let mut seen = seen.into_iter();
     let (client, server) = (seen.next(), seen.next());
     let (client, server) = (client.unwrap_or_default(), server.unwrap_or_default());
-    Ok(client_run(&summary, client, server, &thread_cpu_ns))
+    let run = client_run(&summary, client, server, &thread_cpu_ns);
+    Ok((run, end.ended.is_none()))
 }
 
 /// The tap between the client and the server.
