@@ -344,13 +344,3 @@ def test_sweeps_of_one_server_are_compared_cell_by_cell(binary, server, tmp_path
     report = json.loads(done.stdout)
     assert {one["cell"] for one in report["differences"]} <= {None, "in-flight=1", "in-flight=2"}
     assert any("one side was measured after the other" in note for note in report["notes"])
-
-
-@pytest.mark.skipif(html_page.CHROMIUM is None, reason="there is no Chromium")
-def test_a_browser_draws_the_page_without_a_complaint(binary, server, tmp_path):
-    page = tmp_path / "sweep.html"
-    words = ["--over", "in-flight=1,2,4", "--runs", 2, *SHORT, "--html", page]
-    run(command(binary, server, *words))
-    for width in (360, 1280):
-        dom, console = html_page.browse(page, width)
-        assert console == [] and dom.count("<svg") == 4 and dom.count("<polyline") >= 4

@@ -265,6 +265,7 @@ impl Comparison {
                 Some(ChartPoint {
                     value: spread.median,
                     range: (spread.least, spread.most),
+                    middle_half: None,
                 })
             };
             ChartSeries {

@@ -1,5 +1,7 @@
 //! A diagnosis for people and for programs.
 
+mod page;
+
 use serde_json::{Map, Value, json};
 
 use super::agent_presence::AgentPresence;
@@ -7,6 +9,7 @@ use super::diagnosis::{Conclusion, Diagnosis, percent, process_words, rate, time
 use super::evidence::{
     ClientEvidence, ClientRun, CompressionUse, LoadEvidence, LoadPoint, ProcessUse,
 };
+use crate::machine::LoadMachine;
 use crate::tap::time;
 
 /// What was measured.
@@ -20,6 +23,7 @@ enum ReportedEvidence {
 #[derive(Clone, Debug)]
 pub struct DiagnosisReport {
     subject: String,
+    machine: Option<LoadMachine>,
     diagnosis: Diagnosis,
     evidence: ReportedEvidence,
 }
@@ -33,6 +37,7 @@ impl DiagnosisReport {
     ) -> DiagnosisReport {
         DiagnosisReport {
             subject,
+            machine: None,
             diagnosis,
             evidence: ReportedEvidence::Load(Box::new(evidence)),
         }
@@ -46,8 +51,18 @@ impl DiagnosisReport {
     ) -> DiagnosisReport {
         DiagnosisReport {
             subject,
+            machine: None,
             diagnosis,
             evidence: ReportedEvidence::Client(Box::new(evidence)),
+        }
+    }
+
+    /// The same with the machine on which the load was made, as it was before.
+    #[must_use]
+    pub fn on_machine(self, machine: LoadMachine) -> DiagnosisReport {
+        DiagnosisReport {
+            machine: Some(machine),
+            ..self
         }
     }
 
@@ -86,6 +101,7 @@ impl DiagnosisReport {
                 gain(change.measured, "measured")
             ));
         }
+        lines.extend(self.machine.iter().flat_map(LoadMachine::lines));
         lines.push(self.subject.clone());
         match &self.evidence {
             ReportedEvidence::Load(load) => lines.extend(load_rows(load)),
@@ -121,6 +137,10 @@ impl DiagnosisReport {
         put("evidence_against", json!(it.evidence_against));
         put("needs", json!(it.needs));
         put("change", json!(change));
+        put(
+            "machine",
+            json!(self.machine.as_ref().map(LoadMachine::fields)),
+        );
         put("subject", json!(self.subject));
         match &self.evidence {
             ReportedEvidence::Load(load) => {
@@ -210,18 +230,22 @@ fn is_pinned(client: &ClientEvidence, run: &ClientRun) -> bool {
     pinned.is_some_and(|pinned| std::ptr::eq(pinned, run))
 }
 
+fn conditions_of(client: &ClientEvidence, run: &ClientRun) -> String {
+    match (run.stream_limit_made, run.delay_ns) {
+        (Some(limit), _) => format!("at most {limit} open"),
+        (None, 0) if is_pinned(client, run) => "on one CPU".to_owned(),
+        (None, 0) => "as it is".to_owned(),
+        (None, delay_ns) => format!("{} of delay", time(delay_ns)),
+    }
+}
+
 fn client_rows(client: &ClientEvidence) -> Vec<String> {
     let mut rows = vec![format!(
         "{:<24} {:>10} {:>8} {:>6} {:>9} {:>9} {:>7} {:>7}",
         "client's run", "calls", "open", "most", "server", "call", "client", "server"
     )];
     rows.extend(client_runs(client).map(|run| {
-        let conditions = match (run.stream_limit_made, run.delay_ns) {
-            (Some(limit), _) => format!("at most {limit} open"),
-            (None, 0) if is_pinned(client, run) => "on one CPU".to_owned(),
-            (None, 0) => "as it is".to_owned(),
-            (None, delay_ns) => format!("{} of delay", time(delay_ns)),
-        };
+        let conditions = conditions_of(client, run);
         format!(
             "{conditions:<24} {:>10} {:>8.1} {:>6} {:>9} {:>9} {:>7} {:>7}",
             rate(run.rate),

@@ -17,6 +17,9 @@ const KEY_LINE: f64 = 18.0;
 const KEY_SIGN: f64 = 26.0;
 const LETTER: f64 = 7.0;
 
+/// How wide the box of a middle half is.
+const HALF_WIDTH: f64 = 12.0;
+
 /// Series of one chart: as many as there are colours.
 const SERIES_MOST: usize = 8;
 
@@ -27,6 +30,8 @@ pub(crate) struct ChartPoint {
     pub(crate) value: f64,
     /// The smallest and the largest.
     pub(crate) range: (f64, f64),
+    /// The middle half of the runs, which is drawn as a box; `None`: there are too few for one.
+    pub(crate) middle_half: Option<(f64, f64)>,
 }
 
 /// A line of a chart: a point, or none, for each value of the parameter.
@@ -110,6 +115,12 @@ impl LineChart<'_> {
                 let ends = [point.range.0, point.range.1].map(|end| chart.y_of(&scale, end));
                 if let [Some(low), Some(high)] = ends {
                     chart.range(number, x, low, high);
+                }
+                let half = point.middle_half;
+                let half = half
+                    .and_then(|(low, high)| chart.y_of(&scale, low).zip(chart.y_of(&scale, high)));
+                if let Some((low, high)) = half {
+                    chart.middle_half(number, x, low, high);
                 }
                 let label = self.labels.get(*index).map_or("", String::as_str);
                 let told = format!(
@@ -269,6 +280,15 @@ impl Chart {
         );
     }
 
+    fn middle_half(&mut self, number: usize, x: f64, low: f64, high: f64) {
+        let (left, height) = (x - HALF_WIDTH / 2.0, (low - high).max(0.5));
+        let _ = writeln!(
+            self.out,
+            "<rect class=\"half\" style=\"stroke:var(--s{number})\" x=\"{left:.1}\" \
+             y=\"{high:.1}\" width=\"{HALF_WIDTH}\" height=\"{height:.1}\"/>"
+        );
+    }
+
     fn point(&mut self, number: usize, x: f64, y: f64, told: &str) {
         self.sign(number, x, y, told);
     }
@@ -348,6 +368,7 @@ mod tests {
             value.map(|value| ChartPoint {
                 value,
                 range: (value * 0.9, value * 1.1),
+                middle_half: None,
             })
         };
         ChartSeries {
@@ -378,6 +399,17 @@ mod tests {
             svg.contains("&lt;4&gt;") && svg.contains("a &amp; b"),
             "{svg}"
         );
+    }
+
+    #[test]
+    fn a_middle_half_is_a_box_between_its_ends() {
+        let mut boxed = series("one", &[Some(10.0), Some(20.0)]);
+        let first = boxed.points.first_mut().and_then(Option::as_mut);
+        first.expect("there are two").middle_half = Some((9.5, 10.5));
+        let svg = drawn(&[boxed], false);
+        assert_eq!(svg.matches("class=\"half\"").count(), 1, "{svg}");
+        // 0 to 23.1 are 240 high, so that 1 is 10.4.
+        assert!(svg.contains("width=\"12\" height=\"10.4\""), "{svg}");
     }
 
     #[test]

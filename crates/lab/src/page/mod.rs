@@ -85,6 +85,25 @@ impl Page {
         self.body += "</div>\n";
     }
 
+    /// Adds a picture that is as wide as the page, or wider where that is narrow.
+    pub(crate) fn picture(&mut self, svg: &str) {
+        self.body += &format!("<div class=\"picture\">\n{svg}</div>\n");
+    }
+
+    /// Adds what the colours of a picture mean: for each its name in CSS, and what it is.
+    pub(crate) fn key(&mut self, colours: &[(&str, &str)]) {
+        let entries = colours.iter().map(|(colour, text)| {
+            let text = escaped(text);
+            format!("<span style=\"background:{colour}\"></span>{text} ")
+        });
+        self.body += &format!("<p class=\"key\">{}</p>\n", entries.collect::<String>());
+    }
+
+    /// Adds lines whose columns stand below each other.
+    pub(crate) fn lines(&mut self, lines: &[String]) {
+        self.body += &format!("<pre>{}</pre>\n", escaped(&lines.join("\n")));
+    }
+
     /// Adds a table; the first column are names, the others figures.
     pub(crate) fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
         let row = |cells: &[String], tag: &str| {
@@ -141,6 +160,13 @@ svg text { fill: var(--text); font-size: 12px; }
 svg .weak { fill: var(--weak); }
 .axis { stroke: var(--line); stroke-width: 1; } .edge { stroke: var(--weak); stroke-width: 1; }
 .series { fill: none; stroke-width: 2; } .range { stroke-width: 1.5; }
+.half { fill: none; stroke-width: 1.5; }
+.picture { overflow-x: auto; } .picture svg { min-width: 60rem; }
+@media print { .picture svg { min-width: 0; } }
+.key span { display: inline-block; width: 0.8rem; height: 0.8rem; margin: 0 0.3rem 0 0.9rem;
+  vertical-align: -1px; }
+pre { overflow-x: auto; font-size: 0.8rem; line-height: 1.4; }
+@media print { pre { white-space: pre-wrap; } }
 table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: 0.25rem 0.6rem; text-align: right;
   white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
@@ -161,11 +187,15 @@ mod tests {
         page.paragraph("<i>");
         page.table(&["<th>".into()], &[vec!["<td>".into()]]);
         page.charts(&[("<caption>".into(), String::new())]);
+        page.lines(&["<pre2>".into()]);
+        page.key(&[("red", "<key>")]);
         let html = page.html();
         for markup in [
             "<b>",
             "<i>",
             "<caption>",
+            "<pre2>",
+            "<key>",
             "<title><",
             "<td><td>",
             "<th><th>",

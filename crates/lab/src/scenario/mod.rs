@@ -105,6 +105,11 @@ impl Scenario {
         }
     }
 
+    /// Charts of its own; `None`: those of its columns are good enough.
+    fn charts(self, measured: &Measurements) -> Option<Vec<(String, String)>> {
+        (self == Scenario::ChunkSize).then(|| chunk_size::charts(measured))
+    }
+
     /// The names of what [`ScenarioReport::csv`] has; `None`: it has nothing.
     pub fn csv_names(self) -> Option<Vec<&'static str>> {
         let files = self.csv(&Measurements::default())?;

@@ -1,5 +1,7 @@
 //! What a scenario has shown, for people and for programs.
 
+mod page;
+
 use serde_json::{Map, Value, json};
 
 use super::Scenario;
@@ -7,6 +9,7 @@ use super::claim::Claim;
 use super::measurements::{MeasuredRun, Measurements};
 use super::plan::{PublishedCount, ScenarioPlan, ScenarioScale};
 use super::table::{Column, number};
+use crate::machine::LoadMachine;
 
 /// What a scenario has shown, and what that says of the publication.
 #[derive(Clone, Debug)]
@@ -17,6 +20,7 @@ pub struct ScenarioReport {
     seed: u64,
     measured: Measurements,
     claims: Vec<Claim>,
+    machine: Option<LoadMachine>,
 }
 
 impl ScenarioReport {
@@ -34,6 +38,16 @@ impl ScenarioReport {
             plan,
             seed,
             measured,
+            machine: None,
+        }
+    }
+
+    /// The same with the machine on which it ran, as it was before.
+    #[must_use]
+    pub fn on_machine(self, machine: LoadMachine) -> ScenarioReport {
+        ScenarioReport {
+            machine: Some(machine),
+            ..self
         }
     }
 
@@ -52,13 +66,10 @@ impl ScenarioReport {
         let mut lines = vec![
             format!("{}: {}", self.scenario.name(), self.summary()),
             format!("  published: {}", self.scenario.publication()),
-            format!(
-                "  here: {}, in a random order (seed {}); medians, with the smallest and the \
-                 largest",
-                rounds(self.plan.rounds),
-                self.seed
-            ),
+            format!("  {}", self.way_of_measuring()),
         ];
+        let machine = self.machine.iter().flat_map(LoadMachine::lines);
+        lines.extend(machine.map(|line| format!("  {line}")));
         if self.scale == ScenarioScale::Quick {
             lines.push("  QUICK: runs are too short for figures that mean anything".into());
         }
@@ -80,6 +91,14 @@ impl ScenarioReport {
             lines.push(format!("not run: {name}: {why}"));
         }
         lines.join("\n")
+    }
+
+    fn way_of_measuring(&self) -> String {
+        format!(
+            "here: {}, in a random order (seed {}); medians, with the smallest and the largest",
+            rounds(self.plan.rounds),
+            self.seed
+        )
     }
 
     fn summary(&self) -> String {
@@ -155,6 +174,10 @@ impl ScenarioReport {
         let mut put = |name: &str, value: Value| fields.insert(name.into(), value);
         put("scenario", json!(self.scenario.name()));
         put("publication", json!(self.scenario.publication()));
+        put(
+            "machine",
+            json!(self.machine.as_ref().map(LoadMachine::fields)),
+        );
         put("quick", json!(self.scale == ScenarioScale::Quick));
         put("rounds", json!(self.plan.rounds));
         put("seed", json!(self.seed));
@@ -203,6 +226,25 @@ mod tests {
         add(&mut measured, "pooled × 256", &[("calls_per_s", 20_000.0)]);
         measured.add_missing("srpc × 64", "it was interrupted");
         ScenarioReport::new((scenario, scale), scenario.plan(scale), 7, measured)
+    }
+
+    #[test]
+    fn the_page_has_all_claims_and_numbers_what_is_drawn() {
+        let html = report(ScenarioScale::Short).html();
+        assert!(
+            html.contains("<h1>connection-modes: of 10 claims 1 reproduced, "),
+            "{html}"
+        );
+        assert_eq!(html.matches("looked for: ").count(), 10);
+        assert_eq!(html.matches("<svg").count(), 3, "{html}");
+        assert!(html.contains("  1  single × 256 ") && html.contains("  2  pooled × 256 "));
+        assert!(
+            html.contains("calls/s 1: 42k (runs from 40k to 44k)"),
+            "{html}"
+        );
+        assert!(html.contains("not run: srpc × 64: it was interrupted"));
+        assert!(!html.contains("QUICK"));
+        assert!(report(ScenarioScale::Quick).html().contains("QUICK"));
     }
 
     #[test]

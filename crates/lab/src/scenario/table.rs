@@ -41,6 +41,16 @@ impl Column {
         }
     }
 
+    /// What it has.
+    pub(super) fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// The median of a run, the smallest and the largest; `None`: there is no figure.
+    pub(super) fn spread(&self, measured: &Measurements, run: &str) -> Option<Spread> {
+        Spread::of(measured.values(run, self.figures))
+    }
+
     /// The first line of the column.
     pub(super) fn head(&self) -> String {
         let range = match self.has_range {
@@ -52,7 +62,7 @@ impl Column {
 
     /// The cell of a run; `None`: there is no figure.
     pub(super) fn cell(&self, measured: &Measurements, run: &str) -> Option<String> {
-        let spread = Spread::of(measured.values(run, self.figures))?;
+        let spread = self.spread(measured, run)?;
         let range = match self.has_range {
             true => {
                 let range = format!("({}–{})", number(spread.least), number(spread.most));

@@ -89,6 +89,7 @@ impl SweepReport {
             Some(ChartPoint {
                 value: spread.median,
                 range: (spread.least, spread.most),
+                middle_half: None,
             })
         };
         ChartSeries {

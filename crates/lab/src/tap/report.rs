@@ -11,6 +11,7 @@ use super::tcp_of_side::TcpOfSide;
 use super::time_use::TimeUse;
 use super::timeline;
 use super::verdict::{TapVerdict, judge, mean_ns, percent, time};
+use crate::machine::LoadMachine;
 
 /// Methods and ends that the text names.
 const SHOWN_ROWS: usize = 12;
@@ -22,6 +23,7 @@ pub struct TapReport {
     target: Address,
     summary: TapSummary,
     verdict: TapVerdict,
+    machine: Option<LoadMachine>,
 }
 
 impl TapReport {
@@ -32,6 +34,16 @@ impl TapReport {
             listen,
             target,
             summary,
+            machine: None,
+        }
+    }
+
+    /// The same with the machine of the tap, as it was before.
+    #[must_use]
+    pub fn on_machine(self, machine: LoadMachine) -> TapReport {
+        TapReport {
+            machine: Some(machine),
+            ..self
         }
     }
 
@@ -54,6 +66,7 @@ impl TapReport {
         ] {
             lines.extend(texts.iter().map(|text| format!("  {word}: {text}")));
         }
+        lines.extend(self.machine.iter().flat_map(LoadMachine::lines));
         lines.push(self.heading());
         if self.summary.figures().times.total_ns() > 0 {
             lines.extend(self.time_rows());
@@ -283,6 +296,10 @@ impl TapReport {
         put("sentence", json!(self.verdict.sentence));
         put("evidence_for", json!(self.verdict.evidence_for));
         put("evidence_against", json!(self.verdict.evidence_against));
+        put(
+            "machine",
+            json!(self.machine.as_ref().map(LoadMachine::fields)),
+        );
         put("listen", json!(self.listen.to_string()));
         put("target", json!(self.target.to_string()));
         put("seconds", json!(summary.wall_ns as f64 / 1e9));

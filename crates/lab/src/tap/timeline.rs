@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::call::TappedCall;
 use super::summary::TapSummary;
 use super::verdict::time;
-use crate::page::escaped;
+use crate::page::Page;
 
 /// Calls that are drawn: more than an eye tells apart, few enough for any browser.
 const DRAWN_CALLS: usize = 1_500;
@@ -15,6 +15,14 @@ const DRAWN_CONNECTIONS: usize = 16;
 
 /// Rows of bars for one connection; calls beyond them share the last.
 const ROWS_OF_CONNECTION: usize = 64;
+
+/// What the colours of bars mean.
+const KEY: [(&str, &str); 4] = [
+    ("#2a78d6", "request"),
+    ("#9aa0a6", "waiting for the server"),
+    ("#1a9850", "answer"),
+    ("#d73027", "answer that is an error"),
+];
 
 const WIDTH: f64 = 1_200.0;
 const LEFT: f64 = 60.0;
@@ -44,8 +52,13 @@ struct ConnectionRows<'a> {
     rows: usize,
 }
 
-/// Draws the last calls.
+/// A file with a picture of the last calls.
 pub(super) fn svg(summary: &TapSummary) -> String {
+    picture(summary, "xmlns=\"http://www.w3.org/2000/svg\" ")
+}
+
+/// Draws the last calls. `namespace`: what a file needs to be one of SVG.
+fn picture(summary: &TapSummary, namespace: &str) -> String {
     let drawn = summary.totals.recent.len().saturating_sub(DRAWN_CALLS);
     let calls: Vec<&TappedCall> = summary.totals.recent.iter().skip(drawn).collect();
     let stretch = Stretch {
@@ -56,7 +69,7 @@ pub(super) fn svg(summary: &TapSummary) -> String {
     let rows: usize = connections.iter().map(|one| one.rows).sum();
     let height = HEAD + rows as f64 * ROW + connections.len() as f64 * GAP_BETWEEN + 8.0;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+        "<svg {namespace}viewBox=\"0 0 {WIDTH} {height}\" \
          role=\"img\" aria-label=\"calls on each connection over time\" \
          font-family=\"system-ui, sans-serif\" font-size=\"11\">\n\
          <title>blue: request, grey: waiting for the server, green: answer, red: an error</title>\n\
@@ -154,33 +167,15 @@ fn draw_connection(out: &mut String, drawn: &ConnectionRows<'_>, stretch: Stretc
     }
 }
 
-/// A page with the report and its picture.
+/// A page with the picture and the report. `title`: the verdict.
 pub(super) fn html(title: &str, text: &str, summary: &TapSummary) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n\
-         :root {{ color-scheme: light dark; }}\n\
-         body {{ font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 80rem; \
-         padding: 0 1rem; }}\n\
-         h1 {{ font-size: 1.25rem; }}\n\
-         pre {{ overflow-x: auto; font-size: 0.8rem; }}\n\
-         .picture {{ overflow-x: auto; }}\n\
-         .picture svg {{ min-width: 60rem; width: 100%; height: auto; }}\n\
-         .key span {{ display: inline-block; width: 0.8rem; height: 0.8rem; margin: 0 0.3rem 0 \
-         0.9rem; vertical-align: -1px; }}\n\
-         @media print {{ .picture svg {{ min-width: 0; }} }}\n\
-         </style>\n</head>\n<body>\n<h1>{title}</h1>\n\
-         <p class=\"key\">Each bar is a call: <span style=\"background:#2a78d6\"></span>request \
-         <span style=\"background:#9aa0a6\"></span>waiting for the server \
-         <span style=\"background:#1a9850\"></span>answer \
-         <span style=\"background:#d73027\"></span>answer that is an error. Where there is no \
-         bar, nothing was asked.</p>\n<div class=\"picture\">\n{}</div>\n<pre>{}</pre>\n\
-         </body>\n</html>\n",
-        svg(summary),
-        escaped(text),
-        title = escaped(title),
-    )
+    let mut page = Page::new(title);
+    page.paragraph("Each bar is a call. Where there is no bar, nothing was asked.");
+    page.key(&KEY);
+    page.picture(&picture(summary, ""));
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    page.lines(&lines);
+    page.html()
 }
 
 #[cfg(test)]
@@ -239,10 +234,5 @@ mod tests {
         assert_eq!(stretch.x(300), WIDTH);
         assert_eq!(stretch.x(200), (LEFT + WIDTH) / 2.0);
         assert_eq!((stretch.x(0), stretch.x(999)), (LEFT, WIDTH));
-    }
-
-    #[test]
-    fn text_of_peers_is_no_markup() {
-        assert_eq!(escaped("<a&\"b\">"), "&lt;a&amp;&quot;b&quot;&gt;");
     }
 }

@@ -44,6 +44,10 @@ pub struct ScenarioArguments {
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
+    /// Draw the claims, their charts and the table into this file: one page that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
     #[command(flatten)]
     pub output: ReportOutput,
 }

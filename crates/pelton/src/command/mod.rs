@@ -19,6 +19,7 @@ mod import_tkrzw;
 mod increment;
 mod lab;
 mod load;
+mod load_machine;
 mod log;
 mod pipe;
 mod promote;

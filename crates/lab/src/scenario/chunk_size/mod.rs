@@ -1,5 +1,9 @@
 //! Uploads in chunks of all sizes: gupload.
 
+mod charts;
+
+pub(super) use charts::charts;
+
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -342,13 +346,18 @@ fn kib_is_enough(measured: &Measurements) -> Result<(bool, String), String> {
 }
 
 /// How far the middle half lies apart, as a share of the median.
-fn middle_half(mut values: Vec<f64>) -> Result<f64, String> {
+fn middle_half(values: Vec<f64>) -> Result<f64, String> {
+    let (low, high) = quartiles(&values).ok_or("no upload has ended")?;
+    Ok((high - low) / median(values)?)
+}
+
+/// Between which values the middle half lies; `None`: there is none.
+fn quartiles(values: &[f64]) -> Option<(f64, f64)> {
+    let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     let quarter = values.len() / 4;
     let last = values.len().saturating_sub(1 + quarter);
-    let ends = values.get(quarter).copied().zip(values.get(last).copied());
-    let (low, high) = ends.ok_or("no upload has ended")?;
-    Ok((high - low) / median(values)?)
+    values.get(quarter).copied().zip(values.get(last).copied())
 }
 
 fn spread(measured: &Measurements) -> Result<(bool, String), String> {

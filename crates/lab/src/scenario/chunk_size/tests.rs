@@ -220,3 +220,25 @@ fn a_short_run_fits_into_three_minutes_and_a_full_one_is_the_published_one() {
         assert!(arguments.contains(&"143000000".into()), "{arguments:?}");
     }
 }
+
+#[test]
+fn each_way_has_a_box_for_each_size() {
+    assert_eq!(charts(&Measurements::default()), []);
+    let drawn = charts(&published_figures(&[4, 10, 15]));
+    assert_eq!(drawn.len(), 1 + LINES.len());
+    let (title, all) = drawn.first().expect("all of them together");
+    assert!(title.contains("ms for each MB"), "{title}");
+    assert_eq!(all.matches("<polyline").count(), LINES.len(), "{all}");
+    assert!(!all.contains("class=\"half\""), "{all}");
+    for ((title, svg), line) in drawn.iter().skip(1).zip(LINES) {
+        assert!(title.starts_with(line.name), "{title}");
+        assert_eq!(svg.matches("class=\"half\"").count(), 3, "{svg}");
+        assert!(svg.contains(">2^15</text>"), "{svg}");
+    }
+    // 29.5 s for 143 MB.
+    let grpc = drawn.get(1).map_or("", |(_, svg)| svg.as_str());
+    assert!(
+        grpc.contains("gRPC 2^4: 206 (runs from 186 to 227)"),
+        "{grpc}"
+    );
+}

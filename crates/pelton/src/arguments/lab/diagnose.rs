@@ -133,6 +133,10 @@ pub struct DiagnoseArguments {
     #[arg(long, requires = "method")]
     pub repeat_safe: bool,
 
+    /// Draw the diagnosis into this file: one page that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
     #[command(flatten)]
     pub output: ReportOutput,
 }

@@ -11,6 +11,7 @@ use super::listen_tls::listen_tls;
 use super::page_file::PageFile;
 use super::print_report;
 use crate::arguments::TapArguments;
+use crate::command::load_machine::load_machine;
 use crate::command::tls::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -39,6 +40,7 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
         },
     };
     let interrupt = Interrupt::listen();
+    let machine = load_machine(&arguments.target);
     let tap = Tap::bind(plan).map_err(not_begun)?;
     note(format_args!(
         "pelton lab tap: listening on {}, forwarding to {}",
@@ -66,7 +68,8 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
     if let Some(text) = text {
         note(format_args!("pelton lab tap: {text}"));
     }
-    let report = TapReport::new(tap.address().clone(), arguments.target.clone(), summary);
+    let report = TapReport::new(tap.address().clone(), arguments.target.clone(), summary)
+        .on_machine(machine);
     // However the one goes, the other is tried: nobody may read what is printed.
     let drawn = page.write(|| drawn(&report, page.path));
     print_report(arguments.output, &report.text(), || report.fields())?;

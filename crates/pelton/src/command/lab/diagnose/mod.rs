@@ -11,9 +11,11 @@ use lab::agent::RemoteWatch;
 use lab::diagnose::SystemFolders;
 use net::Address;
 
+use super::page_file::PageFile;
 use super::print_report;
 use super::this_machine::is_on_this_machine;
 use crate::arguments::DiagnoseArguments;
+use crate::command::load_machine::load_machine;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
@@ -40,6 +42,12 @@ pub(super) fn diagnose(
         agent: agent.as_ref(),
     };
     let interrupt = Interrupt::listen();
+    let page = PageFile {
+        flag: "--html",
+        path: arguments.html.as_deref(),
+    };
+    page.check_writable()?;
+    let machine = load_machine(&arguments.target);
     let report = match &arguments.client {
         Some(command) => by_client::diagnose(arguments, command, &server, &interrupt)?,
         None => {
@@ -47,7 +55,11 @@ pub(super) fn diagnose(
             by_load::diagnose(arguments, &caller, &server, &interrupt)?
         }
     };
+    let report = report.on_machine(machine);
+    // However the one goes, the other is tried: nobody may read what is printed.
+    let drawn = page.write(|| report.html());
     print_report(arguments.output, &report.text(), || report.fields())?;
+    drawn?;
     Ok(match report.has_evidence() {
         _ if interrupt.is_set() => Exit::of_signal(),
         true => Exit::Done,

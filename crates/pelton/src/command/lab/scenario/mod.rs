@@ -5,15 +5,21 @@ mod launch;
 mod one_run;
 
 use lab::scenario::{Measurements, PlannedClient, Scenario, ScenarioPlan, ScenarioReport};
+use net::Address;
 
+use super::page_file::PageFile;
 use super::print_report;
 use crate::arguments::{ScenarioArguments, ScenarioName};
+use crate::command::load_machine::load_machine;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
 use csv_files::CsvFiles;
 use launch::Launcher;
 use one_run::{RunFailure, measure};
+
+/// Where the servers of a scenario listen.
+const LOOPBACK: &str = "127.0.0.1";
 
 /// Runs a published experiment again, and prints what became of its claims.
 pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
@@ -27,6 +33,11 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
     let csv_files = arguments.csv.as_deref();
     let csv_files = csv_files.map(|path| CsvFiles::check(path, scenario));
     let csv_files = csv_files.transpose()?;
+    let page = PageFile {
+        flag: "--html",
+        path: arguments.html.as_deref(),
+    };
+    page.check_writable()?;
     let scale = arguments.scale();
     let mut plan = scenario.plan(scale);
     if let Some(rounds) = arguments.rounds {
@@ -40,9 +51,16 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
         plan.runs.len() * plan.rounds,
         plan.duration().as_secs()
     ));
+    let machine = load_machine(&Address::Tcp {
+        host: LOOPBACK.into(),
+        port: 0,
+    });
     let measured = measure_all(&plan, seed, &launcher, &interrupt);
-    let report = ScenarioReport::new((scenario, scale), plan, seed, measured);
+    let report = ScenarioReport::new((scenario, scale), plan, seed, measured).on_machine(machine);
+    // However the one goes, the other is tried: nobody may read what is printed.
+    let drawn = page.write(|| report.html());
     print_report(arguments.output, &report.text(), || report.fields())?;
+    drawn?;
     if let Some(files) = csv_files {
         files.write(&report)?;
     }

@@ -3,14 +3,12 @@
 mod relay;
 mod save;
 
-use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{ArgMatches, FromArgMatches};
 use lab::LoadPlan;
-use lab::machine::{CpuShares, CpuTimes, KernelFiles, LoadMachine, TargetPlace};
+use lab::machine::{CpuTimes, KernelFiles, LoadMachine};
 use lab::sweep::{
     AxesError, RunFigures, SweepAxes, SweepHeader, SweepParameter, SweepReport, SweepResults,
     SweepRun, SweepSetting, SweepTimes, TimesWanted, limits, order,
@@ -24,6 +22,7 @@ use crate::arguments::{
     LoadArguments, LoadProtocol, SweepArguments, SweptLoad, flags_of_sweep, is_on_command_line,
 };
 use crate::command::load;
+use crate::command::load_machine::{load_machine, shares_since};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
@@ -31,9 +30,6 @@ use crate::size::Span;
 
 /// How many times the budget a sweep may take until it is ended.
 const BUDGET_EXCESS: f64 = 1.25;
-
-/// How long CPUs are looked at before the load begins: long enough for a percentage.
-const LOOK_BEFORE: Duration = Duration::from_millis(250);
 
 /// Runs a load over all values of one or two parameters, and prints what it shows.
 pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, Failure> {
@@ -117,7 +113,7 @@ impl SweptCells {
         let mut cells = SweptCells {
             load: load_of(matches)?,
             is_token_named: is_on_command_line(matches, "token_file"),
-            machine: machine(&arguments.load.0.address),
+            machine: load_machine(&arguments.load.0.address),
             budget: (!arguments.full && arguments.runs.is_none())
                 .then_some(Duration::from_millis(arguments.budget.ms)),
             axes,
@@ -399,25 +395,6 @@ fn check_once_only(load: &LoadArguments) -> Result<(), Failure> {
         );
     }
     Ok(())
-}
-
-/// This machine, and what others do on it before the load begins.
-fn machine(target: &Address) -> LoadMachine {
-    let place = match target {
-        Address::Unix(_) => TargetPlace::Unix,
-        Address::Tcp { host, port } => {
-            let found = (host.as_str(), *port).to_socket_addrs();
-            let first = found.ok().and_then(|mut found| found.next());
-            first.map_or(TargetPlace::Unknown, |found| TargetPlace::Ip(found.ip()))
-        }
-    };
-    let before = CpuTimes::read(&KernelFiles);
-    thread::sleep(LOOK_BEFORE);
-    LoadMachine::read(&KernelFiles, &place, shares_since(before))
-}
-
-fn shares_since(before: Option<CpuTimes>) -> Option<CpuShares> {
-    CpuTimes::read(&KernelFiles)?.since(&before?)
 }
 
 fn now_ms() -> u64 {
