@@ -21,13 +21,16 @@ pub trait TimeSource: Send + Sync {
     }
 }
 
-/// Time that goes on where the machine's clock is set back, or was ahead when the data was written.
+/// Time that goes on where the machine's clock is set back, or was ahead when the data was written,
+/// or is behind that of the leader, whose time comes over with its log.
 ///
 /// The store's time never goes back: it would stand still until the clock has caught up, and
 /// nothing would expire for as long. So it goes on by the monotonic clock, a little slower, until
 /// the clock of the machine has caught up.
 pub(crate) struct SteadyTime {
     source: Arc<dyn TimeSource>,
+    /// Whose time it goes on from.
+    store: Store,
     log: Arc<dyn Log>,
     shown: Mutex<ShownTime>,
 }
@@ -36,7 +39,8 @@ pub(crate) struct SteadyTime {
 struct ShownTime {
     wall_ns: u64,
     monotonic_ns: u64,
-    is_told: bool,
+    /// When it was told that the clock is behind; `None`: never.
+    told_ns: Option<u64>,
 }
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -49,16 +53,21 @@ const SLOWER_BY: u64 = 16;
 /// daily work of NTP.
 const TOLD_FROM_MS: u64 = 1_000;
 
+/// How often at most, in monotonic nanoseconds: beside a leader whose clock is ahead it begins anew
+/// with each group that comes.
+const TOLD_EVERY_NS: u64 = 3_600 * 1_000_000_000;
+
 impl SteadyTime {
-    /// Time that begins at `begin_ms`, the time of a store that was just opened, or later.
-    pub fn new(source: Arc<dyn TimeSource>, begin_ms: u64, log: Arc<dyn Log>) -> SteadyTime {
+    /// Time that is never behind that of a store.
+    pub fn new(source: Arc<dyn TimeSource>, store: Store, log: Arc<dyn Log>) -> SteadyTime {
         let shown = ShownTime {
-            wall_ns: begin_ms.saturating_mul(NS_PER_MS),
+            wall_ns: store.clock_ms(0).saturating_mul(NS_PER_MS),
             monotonic_ns: source.monotonic_ns(),
-            is_told: false,
+            told_ns: None,
         };
         SteadyTime {
             source,
+            store,
             log,
             shown: Mutex::new(shown),
         }
@@ -75,17 +84,21 @@ impl TimeSource for SteadyTime {
         let (now_ns, clock_ms) = (self.source.monotonic_ns(), self.source.wall_ms());
         let elapsed_ns = now_ns.saturating_sub(shown.monotonic_ns);
         let steady_ns = (shown.wall_ns).saturating_add(elapsed_ns - elapsed_ns / SLOWER_BY);
-        shown.wall_ns = steady_ns.max(clock_ms.saturating_mul(NS_PER_MS));
+        let known_ms = self.store.clock_ms(0).max(clock_ms);
+        shown.wall_ns = steady_ns.max(known_ms.saturating_mul(NS_PER_MS));
         shown.monotonic_ns = now_ns.max(shown.monotonic_ns);
-        let (wall_ms, was_told) = (shown.wall_ns / NS_PER_MS, shown.is_told);
+        let wall_ms = shown.wall_ns / NS_PER_MS;
         let behind_ms = wall_ms.saturating_sub(clock_ms);
-        shown.is_told = behind_ms >= TOLD_FROM_MS;
-        let is_to_be_told = shown.is_told && !was_told;
+        let is_old = |told_ns: u64| now_ns.saturating_sub(told_ns) >= TOLD_EVERY_NS;
+        let is_to_be_told = behind_ms >= TOLD_FROM_MS && shown.told_ns.is_none_or(is_old);
+        if is_to_be_told {
+            shown.told_ns = Some(now_ns);
+        }
         drop(shown);
         if is_to_be_told {
             self.log.storage(&format!(
                 "the clock of this machine is {behind_ms} ms behind the time of the data: it was \
-                 set back, or it was ahead before. \
+                 set back, or it was ahead before, or that of a leader is ahead. \
                  The server's time goes on from there, a {SLOWER_BY}th slower, until the clock \
                  has caught up; what is \
                  written meanwhile bears times that are ahead"
@@ -220,19 +233,25 @@ mod tests {
     const HOUR_MS: u64 = 3_600_000;
     const START_MS: u64 = 500_000 * HOUR_MS;
 
-    /// A machine and the time that is made of its clocks, for a store that was used until
-    /// `store_ms`.
-    fn steady(store_ms: u64) -> (Arc<Machine>, Arc<Said>, SteadyTime) {
+    /// A store that was used until `store_ms`.
+    fn store_until(store_ms: u64) -> Store {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        store.clock_ms(store_ms);
+        store
+    }
+
+    /// A machine and the time that is made of its clocks, for a store.
+    fn steady(store: Store) -> (Arc<Machine>, Arc<Said>, SteadyTime) {
         let (machine, said) = (Arc::new(Machine::default()), Arc::new(Said::default()));
         machine.wall_ms.store(START_MS, Ordering::Relaxed);
         let source = Arc::clone(&machine) as Arc<dyn TimeSource>;
         let log = Arc::clone(&said) as Arc<dyn Log>;
-        (machine, said, SteadyTime::new(source, store_ms, log))
+        (machine, said, SteadyTime::new(source, store, log))
     }
 
     #[test]
     fn time_goes_on_when_the_clock_is_set_back_and_is_right_again_some_day() {
-        let (machine, said, time) = steady(0);
+        let (machine, said, time) = steady(store_until(0));
         for round in 1..=2 {
             let right_ms = machine.wall_ms();
             assert_eq!(time.wall_ms(), right_ms);
@@ -264,15 +283,37 @@ mod tests {
 
     #[test]
     fn time_begins_where_the_data_ends() {
-        let (machine, said, time) = steady(START_MS + HOUR_MS);
+        let (machine, said, time) = steady(store_until(START_MS + HOUR_MS));
         assert_eq!(time.wall_ms(), START_MS + HOUR_MS);
         machine.pass(16_000);
         assert_eq!(time.wall_ms(), START_MS + HOUR_MS + 15_000);
         assert_eq!(said.0.load(Ordering::Relaxed), 1);
-        let (machine, said, time) = steady(START_MS + TOLD_FROM_MS - 1);
+        let (machine, said, time) = steady(store_until(START_MS + TOLD_FROM_MS - 1));
         machine.pass(1);
         time.wall_ms();
         assert_eq!(said.0.load(Ordering::Relaxed), 0, "a small step");
+    }
+
+    /// Else nothing would expire on a replica whose leader is lost, before the clock here has
+    /// caught up.
+    #[test]
+    fn time_goes_on_from_that_of_a_leader_which_is_ahead() {
+        let store = store_until(0);
+        let (machine, said, time) = steady(store.clone());
+        assert_eq!(time.wall_ms(), START_MS);
+        for round in 1..=3 {
+            // A group has come.
+            let leader_ms = machine.wall_ms() + 10 * 365 * 24 * HOUR_MS;
+            store.clock_ms(leader_ms);
+            assert_eq!(time.wall_ms(), leader_ms);
+            machine.pass(16_000);
+            assert_eq!(time.wall_ms(), leader_ms + 15_000);
+            assert_eq!(store.clock_ms(time.wall_ms()), leader_ms + 15_000);
+            assert_eq!(said.0.load(Ordering::Relaxed), 1, "not with each group: {round}");
+        }
+        machine.pass(HOUR_MS);
+        time.wall_ms();
+        assert_eq!(said.0.load(Ordering::Relaxed), 2, "now and then");
     }
 
     #[derive(Default)]

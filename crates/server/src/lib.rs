@@ -324,10 +324,10 @@ pub fn start(mut config: ServerConfig) -> Result<Server, StartError> {
 }
 
 /// From now on the server's time goes on from that of its store, whatever the clock of the machine
-/// does.
+/// does, or that of a leader.
 fn keep_time_steady(config: &mut ServerConfig, store: &Store) {
     let (source, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
-    config.time = Arc::new(SteadyTime::new(source, store.clock_ms(0), log));
+    config.time = Arc::new(SteadyTime::new(source, store.clone(), log));
 }
 
 /// Bounds what may be open by what this process may open, each part by itself, so that the log

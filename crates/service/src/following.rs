@@ -9,6 +9,8 @@ use crate::limits::REPLICA_CHAIN_MAX;
 use crate::replica_orders::ReplicaOrders;
 use crate::status::{Code, Status};
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// Whom a replica follows, and how far it has come. Written by the thread that follows.
 #[derive(Debug)]
 pub struct Following {
@@ -27,8 +29,9 @@ pub struct Following {
     sequence: AtomicU64,
     /// The same of the leader, as it said last.
     leader_sequence: AtomicU64,
-    /// When this server had everything last, or began, in milliseconds since 1970.
-    complete_ms: AtomicU64,
+    /// When this server had everything last, or began, by the monotonic clock: one that is set
+    /// must not change how far it is behind.
+    complete_ns: AtomicU64,
     /// Why it does not follow now.
     problem: Mutex<String>,
     orders: ReplicaOrders,
@@ -47,8 +50,8 @@ pub struct FollowingState {
     pub sequence: u64,
     /// The same of the leader, as it said last.
     pub leader_sequence: u64,
-    /// When this server had everything last, or began, in milliseconds since 1970.
-    pub complete_ms: u64,
+    /// When this server had everything last, or began, by the monotonic clock.
+    pub complete_ns: u64,
     /// Why it does not follow now; empty: it does, or has not tried.
     pub problem: String,
 }
@@ -65,7 +68,7 @@ impl Following {
             is_too_far_behind: AtomicBool::new(false),
             sequence: AtomicU64::new(sequence),
             leader_sequence: AtomicU64::new(sequence),
-            complete_ms: AtomicU64::new(0),
+            complete_ns: AtomicU64::new(0),
             problem: Mutex::default(),
             orders: ReplicaOrders::default(),
         }
@@ -108,22 +111,22 @@ impl Following {
         false
     }
 
-    /// Notes where the leader stands.
-    pub fn note_leader(&self, sequence: u64, now_ms: u64) {
+    /// Notes where the leader stands. `now_ns` is monotonic, here and below.
+    pub fn note_leader(&self, sequence: u64, now_ns: u64) {
         self.leader_sequence.fetch_max(sequence, Ordering::Relaxed);
-        self.note_complete(now_ms);
+        self.note_complete(now_ns);
     }
 
     /// Notes that everything up to a sequence is there.
-    pub fn note_sequence(&self, sequence: u64, now_ms: u64) {
+    pub fn note_sequence(&self, sequence: u64, now_ns: u64) {
         self.sequence.fetch_max(sequence, Ordering::Relaxed);
-        self.note_complete(now_ms);
+        self.note_complete(now_ns);
     }
 
-    fn note_complete(&self, now_ms: u64) {
+    fn note_complete(&self, now_ns: u64) {
         let (sequence, leader) = (&self.sequence, &self.leader_sequence);
         if sequence.load(Ordering::Relaxed) >= leader.load(Ordering::Relaxed) {
-            self.complete_ms.store(now_ms, Ordering::Relaxed);
+            self.complete_ns.store(now_ns, Ordering::Relaxed);
         }
     }
 
@@ -164,7 +167,7 @@ impl Following {
             is_too_far_behind: self.is_too_far_behind.load(Ordering::Relaxed),
             sequence: self.sequence.load(Ordering::Relaxed),
             leader_sequence: self.leader_sequence.load(Ordering::Relaxed),
-            complete_ms: self.complete_ms.load(Ordering::Relaxed),
+            complete_ns: self.complete_ns.load(Ordering::Relaxed),
             problem: problem.clone(),
         }
     }
@@ -195,10 +198,10 @@ impl FollowingState {
     }
 
     /// Returns for how long it has not had everything, in milliseconds; 0: it has.
-    pub fn lag_ms(&self, now_ms: u64) -> u64 {
+    pub fn lag_ms(&self, now_ns: u64) -> u64 {
         match self.is_connected && self.lag_sequences() == 0 {
             true => 0,
-            false => now_ms.saturating_sub(self.complete_ms),
+            false => now_ns.saturating_sub(self.complete_ns) / NS_PER_MS,
         }
     }
 }
@@ -210,23 +213,23 @@ mod tests {
     #[test]
     fn a_replica_is_behind_until_it_has_what_its_leader_has() {
         let following = Following::new("leader:1978", [1; 16], 5);
-        assert_eq!(following.state().complete_ms, 0);
+        assert_eq!(following.state().complete_ns, 0);
         for round in 1..3 {
             following.note_connected();
-            following.note_leader(10 * round, 100 * round);
+            following.note_leader(10 * round, 100 * round * NS_PER_MS);
             let state = following.state();
             assert!(state.is_connected && state.lag_sequences() > 0);
-            following.note_sequence(10 * round, 100 * round + 7);
+            following.note_sequence(10 * round, (100 * round + 7) * NS_PER_MS);
             let state = following.state();
-            assert_eq!((state.lag_sequences(), state.lag_ms(1_000)), (0, 0));
-            assert_eq!(state.complete_ms, 100 * round + 7);
+            assert_eq!((state.lag_sequences(), state.lag_ms(1_000 * NS_PER_MS)), (0, 0));
+            assert_eq!(state.complete_ns, (100 * round + 7) * NS_PER_MS);
             following.note_blocked("the disk is full");
             assert!(following.state().is_blocked && !following.state().is_connected);
             following.note_problem("it is gone");
             let state = following.state();
             assert_eq!((state.is_connected, &*state.problem), (false, "it is gone"));
             assert!(!state.is_blocked);
-            assert_eq!(state.lag_ms(1_000), 1_000 - state.complete_ms);
+            assert_eq!(state.lag_ms(1_000 * NS_PER_MS), 1_000 - (100 * round + 7));
         }
         let refusal = following.refusal();
         assert_eq!(refusal.code(), Code::FailedPrecondition);

@@ -44,7 +44,7 @@ pub fn watch(server: &Server, max_ms: u64) -> io::Result<()> {
         };
         loop {
             thread::sleep(Duration::from_millis(LAG_LOOK_MS));
-            let lag_ms = following.state().lag_ms(SystemTimeSource.wall_ms());
+            let lag_ms = following.state().lag_ms(SystemTimeSource.monotonic_ns());
             let Some(is_too_far) = watch.look(lag_ms) else {
                 continue;
             };

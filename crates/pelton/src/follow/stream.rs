@@ -42,7 +42,7 @@ pub fn start(
     let (Some(replica), Some(following)) = (server.replica(), following) else {
         return Ok(());
     };
-    following.note_sequence(replica.sequence(), SystemTimeSource.wall_ms());
+    following.note_sequence(replica.sequence(), SystemTimeSource.monotonic_ns());
     tracing::info!(
         "a replica of {}, with everything up to sequence {}: writes are refused, and volatile \
          databases are not replicated",
@@ -421,9 +421,9 @@ impl Follower {
         if !self.is_blocked {
             self.note_well();
         }
-        let now_ms = SystemTimeSource.wall_ms();
+        let now_ns = SystemTimeSource.monotonic_ns();
         self.following
-            .note_leader(response.durable_sequence, now_ms);
+            .note_leader(response.durable_sequence, now_ns);
         if let Some(part) = &response.group {
             let added = self.assembler.add(part);
             let added = added.map_err(|error| LeaderError::Nonsense(error.to_string()))?;
@@ -460,8 +460,8 @@ impl Follower {
                     self.blocked_backoff.reset();
                     self.note_well();
                 }
-                let now_ms = SystemTimeSource.wall_ms();
-                self.following.note_sequence(sequence, now_ms);
+                let now_ns = SystemTimeSource.monotonic_ns();
+                self.following.note_sequence(sequence, now_ns);
                 acknowledging.say(sequence);
                 Ok(())
             }

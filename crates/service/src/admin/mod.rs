@@ -557,7 +557,7 @@ fn statistics(shared: &Shared, actions: &mut (impl Responses + CallClock)) {
             connected: state.is_connected,
             sequence: state.sequence,
             leader_sequence: state.leader_sequence,
-            lag_ms: state.lag_ms(actions.now_ms()),
+            lag_ms: state.lag_ms(actions.now_ns()),
             problem: &state.problem,
             blocked: state.is_blocked,
         }),

@@ -64,8 +64,8 @@ impl Sources {
         }
         folders::write(&mut page, &self.folders.read());
         let following = self.shared.following.as_ref().map(|following| {
-            let now_ms = SystemTimeSource.wall_ms();
-            (following.state(), now_ms)
+            let now_ns = SystemTimeSource.monotonic_ns();
+            (following.state(), now_ns)
         });
         replicas::write(&mut page, self.shared.store.followers() as u64, following);
         replicas::write_acknowledged(&mut page, &self.shared.store.acknowledged());

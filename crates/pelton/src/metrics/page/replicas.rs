@@ -6,7 +6,7 @@ use store::{AcknowledgedState, Store};
 use crate::metrics::exposition::FamilyKind::Gauge;
 use crate::metrics::exposition::MetricsPage;
 
-/// Writes how many follow this server, and of a replica how far it has come, at a time.
+/// Writes how many follow this server, and of a replica how far it has come, at a monotonic time.
 pub(super) fn write(
     page: &mut MetricsPage,
     followers: u64,
@@ -18,7 +18,7 @@ pub(super) fn write(
         "Servers that follow this one.",
         followers,
     );
-    let Some((state, now_ms)) = following else {
+    let Some((state, now_ns)) = following else {
         return;
     };
     let gauges = [
@@ -45,7 +45,7 @@ pub(super) fn write(
         (
             "pelton_replica_lag_milliseconds",
             "For how long this replica has not had everything that its leader has.",
-            state.lag_ms(now_ms),
+            state.lag_ms(now_ns),
         ),
         (
             "pelton_replica_too_far_behind",
