@@ -53,7 +53,7 @@ def put_for(server, key, seconds):
         store = kv_pb2_grpc.KeyValueStub(channel)
         request = kv_pb2.PutRequest(key=key, value=b"v", time_to_live_ms=round(seconds * 1_000))
         store.Put(request, timeout=60)
-        return store.Get(kv_pb2.GetRequest(key=key), timeout=60).entry.expires_at_ms
+        return store.Get(kv_pb2.GetRequest(key=key), timeout=60).expires_at_ms
 
 
 def is_ready(binary, server):

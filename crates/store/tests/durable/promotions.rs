@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use store::durable::{CommitLoop, Mailbox, Opened};
 use store::{
-    DatabaseId, Decision, EpochPlace, FIRST_EPOCH, FollowerSession, Mode, Outcomes, ReplicaId,
-    ReplicaSetChange, ReplicasAcked, Store,
+    Condition, DatabaseId, Decision, EpochPlace, Expiry, FIRST_EPOCH, FollowerSession, Mode,
+    Operation, Outcomes, ReplicaId, ReplicaSetChange, ReplicasAcked, Store,
 };
 use testkit::Random;
-use testkit::suite::{StandingClock, put};
+use testkit::suite::{MachineClock, put};
+use wal::LogConfig;
 use wal::disk::SimulatedDisk;
 
 use crate::acked::has;
@@ -21,12 +22,15 @@ use crate::replicas::Replica;
 
 const TIMEOUT_MS: u64 = 100;
 
+/// What the clocks of all machines show at the beginning: somewhat more than ten years.
+const BEGIN_MS: u64 = 400_000_000_000;
+
 /// A server that takes writes, if it may.
 struct Leader {
     store: Store,
     commit_loop: CommitLoop,
     mailbox: Mailbox,
-    clock: StandingClock,
+    clock: MachineClock,
     /// Of the replicas that follow it, by their place among the nodes.
     sessions: BTreeMap<usize, FollowerSession>,
     /// Submitted, in their order, and not answered.
@@ -42,7 +46,11 @@ struct PromotionMark {
 
 impl Leader {
     fn open(node: &ServerNode, required: usize) -> Leader {
-        let opened = Store::open(config(), Arc::new(node.disk.clone()), &log_config());
+        let log_config = LogConfig {
+            now_ms: node.clock.wall_ms,
+            ..log_config()
+        };
+        let opened = Store::open(config(), Arc::new(node.disk.clone()), &log_config);
         let Opened {
             store, committer, ..
         } = opened.unwrap_or_else(|error| panic!("{error}"));
@@ -51,7 +59,7 @@ impl Leader {
             mailbox: commit_loop.register(Box::new(|| ())),
             store,
             commit_loop,
-            clock: StandingClock { now_ms: 1_000 },
+            clock: node.clock,
             sessions: BTreeMap::new(),
             waiting: VecDeque::new(),
         };
@@ -105,7 +113,18 @@ impl Leader {
     fn submit(&mut self, key: [u8; 8]) {
         let mut batch = self.store.write_batch();
         let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
-        commit.push(&put(&key, b"value")).expect("it fits");
+        // Nobody sweeps here: what has expired is there, with its expiry.
+        let put = Operation::Put {
+            key: &key,
+            value: b"value",
+            condition: Condition::None,
+            expiry: match key[7] % 3 {
+                0 => Expiry::AfterMs(60_000),
+                _ => Expiry::None,
+            },
+            want_previous: false,
+        };
+        commit.push(&put).expect("it fits");
         commit.submit();
         self.waiting.push_back(key);
         self.mailbox.submit(&mut batch);
@@ -124,6 +143,8 @@ enum NodeRole {
 struct ServerNode {
     id: ReplicaId,
     disk: SimulatedDisk,
+    /// Of its machine.
+    clock: MachineClock,
     role: NodeRole,
     /// The epoch that it has confirmed: in a file beside the log.
     promise: u64,
@@ -159,6 +180,38 @@ impl ServerNode {
         }
     }
 
+    /// Its clock shows another time.
+    fn set_clock(&mut self, clock: MachineClock) {
+        self.clock = clock;
+        match &mut self.role {
+            NodeRole::Leader(leader) => leader.clock = clock,
+            NodeRole::Replica(replica) => replica.clock = clock,
+            NodeRole::None => {}
+        }
+    }
+
+    /// The time of the groups in its log does not go back, whoever wrote them: those who follow it
+    /// by time would miss some.
+    fn check_times(&self) {
+        if self.place().sequence == 0 {
+            return;
+        }
+        let follower = self.store().follow_log().expect("there is a log");
+        let mut reading = follower.read_behind(0).expect("all of it is kept");
+        let mut last_ms = 0;
+        loop {
+            let groups = reading.run(1 << 20, usize::MAX).expect("it can be read");
+            let times: Vec<u64> = groups.iter().map(|group| group.wall_ms).collect();
+            assert!(times.is_sorted() && times.first().is_none_or(|&first| first >= last_ms));
+            last_ms = match times.last() {
+                Some(&last) => last,
+                None => break,
+            };
+        }
+        let is_known = self.store().clock_ms(0) >= last_ms;
+        assert!(is_known, "the time of a store is that of its log or later");
+    }
+
     /// The highest epoch of which it knows.
     fn epoch(&self) -> u64 {
         self.promise.max(self.store().epoch())
@@ -191,6 +244,7 @@ struct World {
     forgotten: usize,
     /// Answers of leaders in whose place another one leads already.
     late: usize,
+    jumps: usize,
 }
 
 impl World {
@@ -212,6 +266,7 @@ impl World {
             returned: 0,
             forgotten: 0,
             late: 0,
+            jumps: 0,
         };
         for _ in 0..=replicas {
             world.add_replica();
@@ -235,10 +290,12 @@ impl World {
 
     fn add_replica(&mut self) {
         let disk = self.new_disk();
+        let clock = MachineClock::new(BEGIN_MS);
         self.nodes.push(ServerNode {
             id: u128::from(self.disks).to_be_bytes(),
-            role: NodeRole::Replica(Box::new(Replica::open(&disk))),
+            role: NodeRole::Replica(Box::new(Replica::open_at(&disk, clock))),
             disk,
+            clock,
             promise: 0,
             mark: None,
             said: None,
@@ -312,7 +369,8 @@ impl World {
     /// It begins anew, with everything that its leader has.
     fn copy(&mut self, at: usize) {
         let disk = self.new_disk();
-        self.nodes[at].role = NodeRole::Replica(Box::new(Replica::open(&disk)));
+        let replica = Replica::open_at(&disk, self.nodes[at].clock);
+        self.nodes[at].role = NodeRole::Replica(Box::new(replica));
         self.nodes[at].disk = disk;
         self.nodes[at].said = None;
         self.copies += 1;
@@ -442,7 +500,7 @@ impl World {
                 node.role = NodeRole::None;
                 node.disk.kill();
                 node.mark = None;
-                node.role = NodeRole::Replica(Box::new(Replica::open(&node.disk)));
+                node.role = NodeRole::Replica(Box::new(Replica::open_at(&node.disk, node.clock)));
                 for node in &mut self.nodes {
                     // What was on its way to the leader comes to nobody.
                     node.said = node.said.filter(|(to, _)| *to != at);
@@ -473,6 +531,30 @@ impl World {
         self.hear(from);
     }
 
+    fn pass(&mut self, at: usize, ms: u64) {
+        let mut clock = self.nodes[at].clock;
+        clock.pass(ms);
+        self.nodes[at].set_clock(clock);
+        if let Some(leader) = self.nodes[at].leader() {
+            leader.run();
+        }
+        self.hear(at);
+    }
+
+    /// Somebody sets the clock of a machine: nobody waits longer or less for that.
+    fn jump(&mut self, at: usize) {
+        let mut clock = self.nodes[at].clock;
+        clock.jump(&mut self.random);
+        self.nodes[at].set_clock(clock);
+        if let Some(leader) = self.nodes[at].leader() {
+            let was_late = leader.store.acknowledged().is_late;
+            leader.run();
+            assert_eq!(leader.store.acknowledged().is_late, was_late);
+        }
+        self.hear(at);
+        self.jumps += 1;
+    }
+
     fn step(&mut self) {
         let (one, other) = (self.any(), self.any());
         match self.random.below(60) {
@@ -481,14 +563,11 @@ impl World {
             2 => self.come_back(one),
             3 => self.forget_session(one, other),
             4 => {
-                if let Some(leader) = self.nodes[one].leader() {
-                    leader.clock.now_ms += TIMEOUT_MS;
-                    leader.run();
-                }
-                self.hear(one);
+                self.pass(one, TIMEOUT_MS);
             }
             5 => self.forget(one, other),
-            6..12 => self.deliver(one),
+            6 => self.jump(one),
+            7..12 => self.deliver(one),
             12..35 => self.follow(one, other),
             _ => self.submit(),
         }
@@ -523,6 +602,7 @@ impl World {
             assert!(has(&leader, key), "{key:?} was answered, and is lost");
         }
         for node in &mut self.nodes {
+            node.check_times();
             if node.replica().is_some() && node.place().sequence == leader.followable_sequence() {
                 assert_eq!(state_of(node.store()), state_of(&leader));
             }
@@ -533,7 +613,7 @@ impl World {
 #[test]
 fn no_answered_commit_is_lost_whoever_ends_and_whoever_is_promoted() {
     let (mut answered, mut promoted, mut refused, mut copies) = (0, 0, 0, 0);
-    let (mut returned, mut forgotten, mut late) = (0, 0, 0);
+    let (mut returned, mut forgotten, mut late, mut jumps) = (0, 0, 0, 0);
     // More of them with PELTON_PROMOTION_WORLDS.
     let worlds = std::env::var("PELTON_PROMOTION_WORLDS").ok();
     for seed in 0..worlds.map_or(200, |worlds| worlds.parse().expect("a number")) {
@@ -550,11 +630,12 @@ fn no_answered_commit_is_lost_whoever_ends_and_whoever_is_promoted() {
         returned += world.returned;
         forgotten += world.forgotten;
         late += world.late;
+        jumps += world.jumps;
     }
     println!(
         "{answered} answered, {promoted} promoted, {refused} refused, {copies} copies, {returned} \
-         returned, {forgotten} forgotten, {late} late"
+         returned, {forgotten} forgotten, {late} late, clocks set {jumps} times"
     );
     assert!(answered > 1_000 && promoted > 50 && refused > 50 && copies > 10);
-    assert!(returned > 10 && forgotten > 10);
+    assert!(returned > 10 && forgotten > 10 && jumps > 1_000);
 }

@@ -12,7 +12,7 @@ use store::{
     Refusal, Store, WatchError,
 };
 use testkit::Random;
-use testkit::suite::{StandingClock, put};
+use testkit::suite::{MachineClock, StandingClock, put};
 use wal::LogConfig;
 use wal::disk::{Disk, SimulatedDisk};
 
@@ -25,14 +25,20 @@ use crate::plan::Planner;
 pub struct Replica {
     pub store: Store,
     pub commit_loop: CommitLoop,
-    clock: StandingClock,
+    pub clock: MachineClock,
     disk: SimulatedDisk,
 }
 
 impl Replica {
     pub fn open(disk: &SimulatedDisk) -> Replica {
+        Replica::open_at(disk, MachineClock::new(1))
+    }
+
+    /// Opens it on a machine whose clock shows something else.
+    pub fn open_at(disk: &SimulatedDisk, clock: MachineClock) -> Replica {
         let log_config = LogConfig {
             follows: true,
+            now_ms: clock.wall_ms,
             ..log_config()
         };
         let opened = Store::open(config(), Arc::new(disk.clone()), &log_config);
@@ -46,7 +52,7 @@ impl Replica {
         Replica {
             store,
             commit_loop: CommitLoop::new(committer),
-            clock: StandingClock { now_ms: 1 },
+            clock,
             disk: disk.clone(),
         }
     }
@@ -60,7 +66,7 @@ impl Replica {
             1 => disk.kill(),
             _ => disk.lose_power(),
         }
-        Replica::open(&disk)
+        Replica::open_at(&disk, clock)
     }
 
     fn follow(&mut self, groups: Vec<FollowedGroup>) -> Result<u64, FollowError> {
@@ -108,7 +114,14 @@ fn a_replica_has_what_its_leader_has_whatever_happens_to_either() {
         );
         let (mut leader, mut replica) = (Client::open(&disk), Replica::open(&own));
         let mut compared = 0;
-        for turn in Planner::new(seed).plan(4_000) {
+        // In every other world somebody sets the clocks.
+        let (mut ahead, are_set) = (MachineClock::new(0), seed % 2 > 0);
+        for mut turn in Planner::new(seed).plan(4_000) {
+            if are_set && random.once_in(8) {
+                ahead.jump(&mut random);
+                replica.clock.jump(&mut random);
+            }
+            turn.now_ms += ahead.wall_ms;
             leader.sweep(turn.now_ms);
             leader.commit(&turn, 0..turn.commits.len());
             if random.once_in(3) {

@@ -18,6 +18,8 @@ use store::{
     Expiry, Kind, Mode, Operation, Outcomes, Refusal, Store, StoreConfig, WriteBatch,
 };
 
+use crate::Random;
+
 /// A store with whatever carries out its commits.
 pub trait Engine {
     /// The store.
@@ -71,6 +73,55 @@ impl Clock for StandingClock {
 
     fn now_ms(&mut self) -> u64 {
         self.now_ms
+    }
+}
+
+/// The clocks of a machine: one that only goes on, and one that somebody sets.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineClock {
+    monotonic_ms: u64,
+    /// Milliseconds since 1970.
+    pub wall_ms: u64,
+}
+
+const HOUR_MS: u64 = 3_600_000;
+const TEN_YEARS_MS: u64 = 10 * 365 * 24 * HOUR_MS;
+
+impl MachineClock {
+    /// A machine that shows so many milliseconds since 1970.
+    pub fn new(wall_ms: u64) -> MachineClock {
+        MachineClock {
+            monotonic_ms: 1_000,
+            wall_ms,
+        }
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, ms: u64) {
+        self.monotonic_ms += ms;
+        self.wall_ms += ms;
+    }
+
+    /// Somebody sets the wall clock: by an hour or by ten years, forth or back, not before 1970.
+    pub fn jump(&mut self, random: &mut Random) {
+        let by_ms = match random.once_in(2) {
+            true => HOUR_MS,
+            false => TEN_YEARS_MS,
+        };
+        self.wall_ms = match random.once_in(2) {
+            true => self.wall_ms + by_ms,
+            false => self.wall_ms.saturating_sub(by_ms),
+        };
+    }
+}
+
+impl Clock for MachineClock {
+    fn now_ns(&mut self) -> u64 {
+        self.monotonic_ms * 1_000_000
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        self.wall_ms
     }
 }
 
