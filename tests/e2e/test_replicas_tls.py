@@ -132,3 +132,82 @@ def test_a_replica_that_is_not_believed_or_does_not_believe_says_so_and_takes_no
                 wait_until(lambda: "certificate" in statistics(replica).replica.problem)
                 assert statistics(imposter).followers == 0
                 assert entries(imposter) != entries(replica)
+
+
+def first_words(binary, *arguments):
+    """What a server says that is to end by itself."""
+    ended = subprocess.run(
+        [binary, "serve", "--listen", "127.0.0.1:0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode != 0, ended.stdout
+    return ended.stdout
+
+
+def token(binary, leader, tmp_path, *words):
+    """Something about tokens, over the leader's own address."""
+    admin = ("--token-file", str(tmp_path / "admin"))
+    subprocess.run(
+        [binary, "token", *words, "--address", leader.address, *admin],
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=30,
+    )
+
+
+def test_a_start_without_tls_or_with_a_token_that_is_none_says_what_to_use(
+    binary, tmp_path, authority
+):
+    port = free_port()
+    identity, own = authority.sign("leader-3"), authority.sign("replica-3")
+    with secure_leader(binary, tmp_path, identity, authority.ca, port) as leader:
+        at = f"localhost:{port}"
+        follow = ("--data", str(tmp_path / "replica"), "--follow", at)
+        said = first_words(binary, *follow)
+        assert "the server speaks TLS" in said and "--follow-tls" in said, said
+        tls = (
+            "--follow-tls-ca", str(authority.ca), "--follow-tls-cert", str(own[0]),
+            "--follow-tls-key", str(own[1]),
+        )  # fmt: skip
+        said = first_words(binary, *follow, *tls)
+        assert "UNAUTHENTICATED" in said and "--follow-token-file" in said, said
+        wrong = tmp_path / "wrong"
+        wrong.write_text("pelton_" + "A" * 43)
+        wrong.chmod(0o600)
+        said = first_words(binary, *follow, *tls, "--follow-token-file", str(wrong))
+        assert "UNAUTHENTICATED" in said and "--follow-token-file" in said, said
+        reader = tmp_path / "reader"
+        token(binary, leader, tmp_path, "create", "reader", "--rights", "read", "--to", str(reader))
+        said = first_words(binary, *follow, *tls, "--follow-token-file", str(reader))
+        assert "PERMISSION_DENIED" in said and "`admin`" in said, said
+        assert statistics(leader).followers == 0
+
+
+def test_a_replica_whose_token_is_revoked_serves_on_and_follows_with_another_one(
+    binary, tmp_path, authority
+):
+    port = free_port()
+    identity, own = authority.sign("leader-4"), authority.sign("replica-4")
+    with secure_leader(binary, tmp_path, identity, authority.ca, port) as leader:
+        put(leader, b"k", 3, 100)
+        for number in range(2):
+            file = tmp_path / f"token-{number}"
+            name = f"replica-{number}"
+            token(binary, leader, tmp_path, "create", name, "--rights", "admin", "--to", str(file))
+            words = [*flags(tmp_path, f"localhost:{port}", authority.ca, own)[:-1], str(file)]
+            with Server(binary, *words) as replica:
+                put(leader, b"%d" % number, 3, 100)
+                catch_up(leader, replica)
+                there = entries(leader)
+                assert entries(replica) == there
+                token(binary, leader, tmp_path, "revoke", name)
+                wait_until(lambda: not statistics(replica).replica.connected)  # noqa: B023
+                put(leader, b"later/%d" % number, 1, 100)
+                replica.wait_for_log("cannot be followed")
+                wait_until(
+                    lambda: "UNAUTHENTICATED" in statistics(replica).replica.problem  # noqa: B023
+                )
+                assert entries(replica) == there, "what it has it serves"

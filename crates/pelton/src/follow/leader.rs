@@ -39,7 +39,7 @@ pub enum LeaderError {
     #[error("{0}")]
     NotConnected(ConnectError),
     /// A call has failed.
-    #[error("{0}")]
+    #[error("{0}{}", advice(.0))]
     Call(CallError),
     /// What it has sent makes no sense.
     #[error("{0}")]
@@ -75,6 +75,19 @@ pub enum LeaderError {
     Local(String),
 }
 
+/// What to do about a call that failed, beside what it says itself.
+fn advice(error: &CallError) -> &'static str {
+    match is_for_tls(error) {
+        true => "; --follow-tls or --follow-tls-ca follows it over TLS",
+        false => "",
+    }
+}
+
+/// Whether the server speaks TLS, and was asked without.
+fn is_for_tls(error: &CallError) -> bool {
+    matches!(error, CallError::ConnectionLost { reason } if reason == client::SERVER_SPEAKS_TLS)
+}
+
 fn at(address: &str) -> String {
     match address {
         "" => String::new(),
@@ -107,16 +120,19 @@ impl LeaderError {
             LeaderError::NotConnected(error) => {
                 matches!(error, ConnectError::TokenWithoutTls { .. })
             }
-            LeaderError::Call(error) => matches!(
-                code_of(error),
-                Some(
-                    Code::Unauthenticated
-                        | Code::PermissionDenied
-                        | Code::Unimplemented
-                        | Code::FailedPrecondition
-                        | Code::InvalidArgument
-                )
-            ),
+            LeaderError::Call(error) => {
+                let is_refusal = matches!(
+                    code_of(error),
+                    Some(
+                        Code::Unauthenticated
+                            | Code::PermissionDenied
+                            | Code::Unimplemented
+                            | Code::FailedPrecondition
+                            | Code::InvalidArgument
+                    )
+                );
+                is_refusal || is_for_tls(error)
+            }
             LeaderError::Nonsense(_)
             | LeaderError::Silent(_)
             | LeaderError::Circle

@@ -68,6 +68,17 @@ enum MasterError {
     Call(CallError),
     #[error("{0}: nobody may follow it; --ulog_prefix in its command line lets others do so")]
     NoUpdateLog(CallError),
+    #[error(
+        "it speaks TLS, and masters are followed without: follow the near end of a TLS tunnel to \
+         it, such as stunnel's; a replica of everything takes TLS, and a token: pelton serve \
+         --follow"
+    )]
+    NeedsTls,
+    #[error(
+        "{0}: Replicate sends no token, so callers without one must be allowed to follow there; \
+         --anonymous service:tkrzw of pelton tkrzw-server allows it"
+    )]
+    NeedsToken(CallError),
     #[error("what it has sent makes no sense: {0}")]
     Decode(DecodeError),
     #[error("{0}")]
@@ -319,8 +330,14 @@ impl MasterFollower {
                 (Code::InvalidArgument, SELF_SERVER) => {
                     MasterError::SameServer(self.plan.server_id)
                 }
+                (Code::Unauthenticated | Code::PermissionDenied, _) => {
+                    MasterError::NeedsToken(error)
+                }
                 _ => MasterError::Call(error),
             },
+            CallError::ConnectionLost { reason } if reason == client::SERVER_SPEAKS_TLS => {
+                MasterError::NeedsTls
+            }
             _ => MasterError::Call(error),
         }
     }
