@@ -9,7 +9,8 @@ use bytes::Bytes;
 use store::blob::{BlobNews, Sealed, Work};
 use store::{
     ChangeNews, Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret,
-    LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, ReplicaReading, Store,
+    LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, ReplicaPiece, ReplicaReading,
+    Store,
     StoreConfig, WriteBatch,
 };
 
@@ -161,6 +162,8 @@ pub(crate) struct Recorder {
     pub reserved_bytes: usize,
     /// Whether there is memory for answers.
     pub has_room: bool,
+    /// Whether there is memory for large messages, where messages may be sent at all.
+    pub has_large_room: bool,
     /// For how much it was asked last.
     pub asked_bytes: usize,
     /// The message is to come once more.
@@ -399,7 +402,7 @@ impl ResponseMemory for Recorder {
     }
 
     fn can_send_large(&mut self, _bytes: usize) -> bool {
-        self.can_send()
+        self.can_send() && self.has_large_room
     }
 
     fn message_bytes(&self) -> usize {
@@ -554,6 +557,7 @@ impl Fake {
             sends_left: usize::MAX,
             wake_at_ns: None,
             has_room: true,
+            has_large_room: true,
             asked_bytes: 0,
             puts_back: false,
             subscribed: None,
@@ -693,11 +697,20 @@ impl Fake {
 
     /// Reads what the call has asked to be read for a server that follows. Returns whether it has.
     pub(crate) fn read_replica(&mut self, shared: &Shared) -> bool {
+        self.read_replica_with(shared, |reading, bytes| reading.run(bytes, usize::MAX))
+    }
+
+    /// The same where something else comes of it.
+    pub(crate) fn read_replica_with(
+        &mut self,
+        shared: &Shared,
+        read: impl FnOnce(&mut ReplicaReading, usize) -> Result<ReplicaPiece, LogReadError>,
+    ) -> bool {
         self.check_alive();
         let Some((mut reading, bytes)) = self.actions.replica_reading.take() else {
             return false;
         };
-        let read = reading.run(bytes, usize::MAX);
+        let read = read(&mut reading, bytes);
         (self.call).replica_read(reading, read, shared, &mut self.actions);
         self.take_step(shared);
         true

@@ -223,6 +223,10 @@ mod tests {
             let state = following.state();
             assert_eq!((state.lag_sequences(), state.lag_ms(1_000 * NS_PER_MS)), (0, 0));
             assert_eq!(state.complete_ns, (100 * round + 7) * NS_PER_MS);
+            // What was said before comes late.
+            following.note_sequence(10 * round - 1, (100 * round + 7) * NS_PER_MS);
+            following.note_leader(10 * round - 1, (100 * round + 7) * NS_PER_MS);
+            assert_eq!(following.state(), state);
             following.note_blocked("the disk is full");
             assert!(following.state().is_blocked && !following.state().is_connected);
             following.note_problem("it is gone");

@@ -169,6 +169,9 @@ impl ReplicaOrders {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
     use super::*;
 
     fn report(sequence: u64) -> OrderReport {
@@ -203,8 +206,33 @@ mod tests {
             assert_eq!(orders.take_answer(ticket), None);
         }
         let ticket = orders.submit(order()).expect("nothing is under way");
+        orders.withdraw(ticket - 1);
+        assert!(orders.is_waiting(), "whoever has left takes back its own");
         orders.withdraw(ticket);
         orders.carry_out(|_| panic!("it was taken back"));
         orders.submit(order()).expect("nothing is under way");
+    }
+
+    #[test]
+    fn whoever_waits_for_an_order_is_woken_by_it() {
+        let orders = Arc::new(ReplicaOrders::default());
+        for round in 0..2 {
+            let (woken, is_woken) = mpsc::channel();
+            let waiting = Arc::clone(&orders);
+            let thread = thread::spawn(move || {
+                // Longer than this test may take.
+                waiting.wait(Duration::from_secs(3_600));
+                waiting.carry_out(|_| Ok(report(round)));
+                woken.send(()).expect("somebody looks");
+            });
+            // By now it waits, most likely: else it finds this without being woken.
+            thread::sleep(Duration::from_millis(100));
+            let ticket = orders.submit(order()).expect("nothing is under way");
+            is_woken
+                .recv_timeout(Duration::from_secs(60))
+                .expect("it is woken");
+            thread.join().expect("it has ended");
+            assert_eq!(orders.take_answer(ticket), Some(Ok(report(round))));
+        }
     }
 }

@@ -129,6 +129,19 @@ mod tests {
     }
 
     #[test]
+    fn removals_rest_while_a_commit_has_waited_for_longer_than_they_may_be_late() {
+        let store = store(1);
+        let (since_ms, delay_ms) = (1_000, limits::SWEEP_DELAY_MS);
+        for _ in 0..2 {
+            assert!(!store.removals_rest(since_ms + 10 * delay_ms), "none waits");
+            store.acknowledgements().set_awaited_since(since_ms);
+            assert!(!store.removals_rest(since_ms + delay_ms));
+            assert!(store.removals_rest(since_ms + delay_ms + 1));
+            store.acknowledgements().set_awaited_since(0);
+        }
+    }
+
+    #[test]
     fn without_a_requirement_nothing_waits() {
         let store = store(0);
         assert!(!store.awaits_replicas());

@@ -164,3 +164,36 @@ impl Store {
         Some(ReplicaReading::File(FileReading::new(disk, name)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_on_and_no_more_of_it_than_there_is_memory_for() {
+        let disk = testkit::simulated_disk(1);
+        let content: Vec<u8> = (0..10_000_u32).map(|at| (at % 251) as u8).collect();
+        let file = disk.create("content").expect("nothing fails");
+        file.write_all_at(&content, 0).expect("nothing fails");
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        for (bytes, claimed_bytes) in [(1_000, 1_000), (4_096, 700), (700, 4_096)] {
+            let file = FileReading::new(Arc::clone(&disk), "content".into());
+            let (mut reading, mut read) = (ReplicaReading::File(file), Vec::new());
+            loop {
+                let piece = reading.run(bytes, claimed_bytes).expect("nothing fails");
+                let ReplicaPiece::File(piece) = &piece else {
+                    panic!("{piece:?}");
+                };
+                assert!(piece.len() <= bytes.min(claimed_bytes));
+                match piece.is_empty() {
+                    true => break,
+                    false => read.extend_from_slice(piece),
+                }
+            }
+            assert!(read == content);
+        }
+        let file = FileReading::new(disk, "nothing".into());
+        let read = ReplicaReading::File(file).run(1_000, 1_000);
+        assert!(matches!(read, Err(LogReadError::Failed(WatchError::Gone))));
+    }
+}

@@ -4,18 +4,24 @@ use std::sync::Arc;
 
 use api::replication::{
     AcknowledgeRequest, AcknowledgeResponse, FollowRequest, FollowResponse, RECORD_FORMAT,
-    ReadContentRequest,
+    ReadContentRequest, ReadContentResponse,
 };
 use store::durable::CommitLoop;
 use store::log::FollowedGroup;
-use store::{DatabaseId, Durability, Mode, REPLICA_ID_BYTES, ReplicaSetChange, Store, StoreConfig};
+use store::{
+    DatabaseId, Durability, FileReading, LogReadError, Mode, REPLICA_ID_BYTES, ReplicaReading,
+    ReplicaSetChange, Store, StoreConfig, WatchError,
+};
 use testkit::suite::{StandingClock, put};
+use wal::disk::Disk;
 use wal::{LogConfig, LogId};
 
 use crate::call::Shared;
 use crate::fake::{Fake, Sent, shared};
 use crate::following::Following;
-use crate::limits::{FOLLOWERS_MAX, REPLICATION_PART_BYTES};
+use crate::limits::{
+    FOLLOWERS_MAX, REPLICA_ADDRESS_BYTES_MAX, REPLICATION_PART_BYTES, WATCH_LOG_RETRY_MS,
+};
 use crate::method::Method;
 use crate::status::Code;
 
@@ -400,6 +406,7 @@ fn a_leader_that_hears_of_a_higher_epoch_of_its_history_takes_no_more_writes() {
         let _ = fake.take_sent();
         assert_eq!(server.shared.store.higher_epoch() > 0, is_over);
         assert_eq!(server.shared.write_refusal().is_some(), is_over);
+        assert_eq!(server.shared.refuses_writes(), is_over);
     }
     let refusal = server.shared.write_refusal().expect("it is over");
     assert_eq!(refusal.code(), Code::FailedPrecondition);
@@ -407,4 +414,179 @@ fn a_leader_that_hears_of_a_higher_epoch_of_its_history_takes_no_more_writes() {
     let mut put = Fake::new(Method::Put, &server.shared);
     let code = put.take_status().map(|status| status.code());
     assert_eq!(code, Some(Code::FailedPrecondition));
+}
+
+/// Its leader hears of that from whoever calls it: what the replica itself takes from whom does not
+/// change.
+#[test]
+fn a_replica_that_hears_of_a_higher_epoch_takes_no_notice() {
+    let mut server = Logged::new();
+    server.shared.following = Some(Arc::new(Following::new("leader:1978", [1; 16], 0)));
+    let own = api::history_id_bytes(7);
+    let of_epoch = FollowRequest {
+        epoch: 3,
+        ..request(&own, 0)
+    };
+    let sent = server.follow(&of_epoch).take_sent();
+    let Some(Sent::Status(status)) = sent.last() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert_eq!(server.shared.store.higher_epoch(), 0);
+}
+
+#[test]
+fn what_counts_is_the_epoch_that_a_follower_has_confirmed_not_that_of_its_log() {
+    let own = api::history_id_bytes(7);
+    for (epoch, log_epoch, is_over) in [(1, 3, false), (3, 1, true)] {
+        let server = Logged::new();
+        let of_epochs = FollowRequest {
+            epoch,
+            log_epoch,
+            ..request(&own, 0)
+        };
+        drop(server.follow(&of_epochs));
+        assert_eq!(server.shared.store.higher_epoch() > 0, is_over);
+    }
+}
+
+#[test]
+fn an_address_of_a_new_leader_is_kept_if_it_is_one() {
+    let own = api::history_id_bytes(7);
+    for (bytes, kept) in [
+        (REPLICA_ADDRESS_BYTES_MAX, REPLICA_ADDRESS_BYTES_MAX),
+        (REPLICA_ADDRESS_BYTES_MAX + 1, 0),
+    ] {
+        let server = Logged::new();
+        let address = "x".repeat(bytes);
+        let of_epoch = FollowRequest {
+            epoch: 2,
+            leader: &address,
+            ..request(&own, 0)
+        };
+        drop(server.follow(&of_epoch));
+        assert_eq!(server.shared.store.higher_epoch(), 2);
+        assert_eq!(server.shared.store.new_leader().len(), kept);
+    }
+}
+
+/// Left open, its caller would wait to be counted.
+#[test]
+fn a_call_that_counts_no_more_ends_and_one_that_counts_looks_again_and_again() {
+    let server = Logged::new();
+    let (own, id) = (api::history_id_bytes(7), [1; REPLICA_ID_BYTES]);
+    let mut calls: Vec<_> = (0..3)
+        .map(|_| begin_acknowledging(&server, &acknowledge(&own, &id, 0)))
+        .collect();
+    let mut last = calls.pop().expect("there are three");
+    for mut call in calls {
+        assert_eq!(responses(&mut call).len(), 1);
+        call.wake_in_time(&server.shared);
+        let code = call.take_status().map(|status| status.code());
+        assert_eq!(code, Some(Code::Aborted));
+    }
+    assert_eq!(responses(&mut last).len(), 1);
+    for _ in 0..3 {
+        last.wake_in_time(&server.shared);
+        assert_eq!(responses(&mut last), []);
+    }
+    assert_eq!(server.shared.store.acknowledged().followers, [(id, 0)]);
+    server.shared.health.stop();
+    last.wake_in_time(&server.shared);
+    let code = last.take_status().map(|status| status.code());
+    assert_eq!(code, Some(Code::Unavailable));
+}
+
+#[test]
+fn what_cannot_be_read_now_is_read_soon_and_what_cannot_be_read_at_all_ends_the_call() {
+    let mut server = Logged::new();
+    server.put(b"key", b"value");
+    let own = api::history_id_bytes(7);
+    let shared = &server.shared;
+    let content = || {
+        let mut bytes = Vec::new();
+        ReadContentRequest { number: 1 }.encode(&mut bytes);
+        let mut fake = Fake::new(Method::ReplicationReadContent, shared);
+        fake.message(&bytes, true, shared);
+        fake
+    };
+    for error in [LogReadError::Busy, LogReadError::Needs(1 << 20)] {
+        for mut fake in [server.follow(&request(&own, 0)), content()] {
+            for _ in 0..3 {
+                assert!(fake.read_replica_with(shared, |_, _| Err(error.clone())));
+                assert!(fake.actions.replica_reading.is_none(), "not at once");
+                let at_ns = fake.actions.now_ns + WATCH_LOG_RETRY_MS * 1_000_000;
+                assert_eq!(fake.actions.wake_at_ns, Some(at_ns));
+                fake.wake_in_time(shared);
+            }
+            assert!(fake.actions.replica_reading.is_some());
+        }
+    }
+    let lost = WatchError::Lost {
+        asked: 0,
+        present: 1,
+    };
+    let unreadable = WatchError::Unreadable("damage".into());
+    for (error, of_log, of_content) in [
+        (lost, Code::OutOfRange, Code::Unavailable),
+        (unreadable, Code::Unavailable, Code::Unavailable),
+        (WatchError::Gone, Code::OutOfRange, Code::NotFound),
+    ] {
+        let follow = server.follow(&request(&own, 0));
+        for (mut fake, expected) in [(follow, of_log), (content(), of_content)] {
+            let _ = fake.take_sent();
+            let failed = LogReadError::Failed(error.clone());
+            assert!(fake.read_replica_with(shared, |_, _| Err(failed)));
+            let code = fake.take_status().map(|status| status.code());
+            assert_eq!(code, Some(expected), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_file_comes_whole_however_little_is_read_at_a_time_and_what_waits_is_counted() {
+    let server = Logged::new();
+    let disk = testkit::simulated_disk(2);
+    let content: Vec<u8> = (0..3 * REPLICATION_PART_BYTES + 7)
+        .map(|at| (at % 251) as u8)
+        .collect();
+    let file = disk.create("content").expect("nothing fails");
+    file.write_all_at(&content, 0).expect("nothing fails");
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let mut bytes = Vec::new();
+    ReadContentRequest { number: 1 }.encode(&mut bytes);
+    for claimed_bytes in [1_000, REPLICATION_PART_BYTES, usize::MAX] {
+        let mut fake = Fake::new(Method::ReplicationReadContent, &server.shared);
+        fake.message(&bytes, true, &server.shared);
+        // Another file than that of a blob, read as one.
+        let file = FileReading::new(Arc::clone(&disk), "content".into());
+        let asked = fake.actions.replica_reading.as_mut();
+        asked.expect("it reads a blob").0 = ReplicaReading::File(file);
+        let mut received = Vec::new();
+        while !fake.actions.is_over {
+            fake.actions.sends_left = 1;
+            let has_read = fake.read_replica_with(&server.shared, |reading, bytes| {
+                reading.run(bytes, claimed_bytes)
+            });
+            if !has_read {
+                fake.writable(&server.shared);
+            }
+            for sent in fake.take_sent() {
+                match sent {
+                    Sent::Message(message) => {
+                        let response = ReadContentResponse::decode(&message).expect("it is one");
+                        assert!(response.data.len() <= REPLICATION_PART_BYTES);
+                        received.extend_from_slice(response.data);
+                    }
+                    Sent::Status(status) => assert_eq!(status.code(), Code::Ok),
+                    other => panic!("{other:?}"),
+                }
+            }
+            if claimed_bytes == usize::MAX && received.len() == REPLICATION_PART_BYTES {
+                let left = content.len() - received.len();
+                assert_eq!(fake.actions.ready_bytes, left, "what was read and not taken");
+            }
+        }
+        assert!(received == content, "{} of {}", received.len(), content.len());
+    }
 }

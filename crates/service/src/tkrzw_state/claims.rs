@@ -70,3 +70,27 @@ impl Drop for KeyClaim {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_claimed_once_at_a_time_and_nothing_is_left_behind() {
+        let claims = Claims::default();
+        let (one, other) = (DatabaseId::DEFAULT, DatabaseId::BLOBS);
+        for _ in 0..2 {
+            let first = claims.claim(one, b"k").expect("nobody has it");
+            assert!(claims.claim(one, b"k").is_none());
+            let others = [
+                claims.claim(one, b"").expect("nobody has it"),
+                claims.claim(other, b"k").expect("nobody has it"),
+            ];
+            assert_eq!((first.key(), claims.len()), (&b"k"[..], 3));
+            drop(first);
+            assert!(claims.claim(one, b"k").is_some());
+            drop(others);
+            assert!(claims.lock().is_empty(), "databases come and go");
+        }
+    }
+}

@@ -122,6 +122,9 @@ impl MasterOrders {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -146,5 +149,25 @@ mod tests {
         }
         orders.note_timestamp(7);
         assert_eq!(orders.progress().timestamp, 7);
+    }
+
+    #[test]
+    fn whoever_follows_a_master_is_woken_for_another_one() {
+        let orders = Arc::new(MasterOrders::new("a:1", 0));
+        for address in ["b:2", ""] {
+            let (woken, is_woken) = mpsc::channel();
+            let (waiting, version) = (Arc::clone(&orders), orders.order().version);
+            let thread = thread::spawn(move || {
+                // Longer than this test may take.
+                waiting.wait(version, Duration::from_secs(3_600));
+                woken.send(waiting.order().address).expect("somebody looks");
+            });
+            // By now it waits, most likely: else it finds this without being woken.
+            thread::sleep(Duration::from_millis(100));
+            orders.change(address, 0);
+            let found = is_woken.recv_timeout(Duration::from_secs(60));
+            assert_eq!(found.as_deref(), Ok(address));
+            thread.join().expect("it has ended");
+        }
     }
 }

@@ -229,8 +229,10 @@ mod tests {
             assert!(!computing[1].go_on() && new.has_turn());
             assert_eq!(new.signal.news().changes(), before + 1);
             // One that ends passes its turn on; one that waits leaves nothing.
+            let before = waiting[1].signal.news().changes();
             drop(new);
             assert!(waiting[1].has_turn() && !waiting[2].has_turn());
+            assert_eq!(waiting[1].signal.news().changes(), before + 1);
             assert_eq!(turns.len(), (TKRZW_SEARCHES_AT_ONCE, 50));
             drop((computing, waiting));
             assert_eq!(turns.len(), (0, 0));

@@ -128,3 +128,58 @@ impl Drop for WaitTicket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use store::{Store, StoreConfig};
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_told_is_listed_no_more_until_it_listens_again() {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let lists = WaitLists::default();
+        let record = WaitTopic::Record(DatabaseId::DEFAULT, b"k".as_slice().into());
+        let queue = WaitTopic::Queue(DatabaseId::DEFAULT);
+        let enter = |topic: &WaitTopic| lists.enter(topic.clone(), store.signal());
+        let of_record = [enter(&record), enter(&record)];
+        let of_queue = [enter(&queue), enter(&queue)];
+        for round in 1..3 {
+            assert_eq!(lists.len(), 4);
+            lists.wake_all(&record);
+            for ticket in &of_record {
+                assert!(!ticket.is_listed());
+                assert_eq!(ticket.signal.news().changes(), round);
+                ticket.listen();
+            }
+            lists.wake_first(&queue);
+            let [first, second] = &of_queue;
+            assert_eq!((first.is_listed(), second.is_listed()), (false, true));
+            assert_eq!(second.signal.news().changes(), 0);
+            // It keeps its place.
+            first.listen();
+        }
+        drop((of_record, of_queue));
+        assert!(lists.lock().lists.is_empty());
+    }
+
+    #[test]
+    fn what_one_was_told_of_and_has_not_taken_is_told_to_the_next() {
+        let store = Store::in_memory(StoreConfig::new(1)).expect("the limits make sense");
+        let lists = WaitLists::default();
+        let queue = WaitTopic::Queue(DatabaseId::DEFAULT);
+        let enter = || lists.enter(queue.clone(), store.signal());
+        let (first, second) = (enter(), enter());
+        lists.wake_first(&queue);
+        drop(first);
+        assert_eq!(second.signal.news().changes(), 1);
+        let third = enter();
+        // It was told as well, and leaves; who leaves untold tells nobody.
+        drop(second);
+        assert_eq!(third.signal.news().changes(), 1);
+        third.listen();
+        let fourth = enter();
+        drop(fourth);
+        assert_eq!(third.signal.news().changes(), 1);
+    }
+}

@@ -517,7 +517,16 @@ fn who_watches_a_database_that_is_dropped_hears_of_it() {
         let id = bench.create("brief");
         let mut watcher = bench.store.watch(id, None, false).expect("it is there");
         let feed = bench.feed(id);
+        let (news, woken) = (watcher.news(), Arc::new(Counter::new(0)));
+        let counted = Arc::clone(&woken);
+        let wake = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let waker = bench.store.wake_at_changes(Arc::new(wake));
+        let before = news.changes();
         bench.run(|batch| batch.drop_database(0, id));
+        assert!(woken.load(Ordering::Relaxed) > 0 && news.changes() > before);
+        drop(waker);
         assert!(watcher.has_news());
         assert_eq!(take(&mut watcher), Err(WatchError::Gone));
         let gone = bench.store.watch(id, None, false);

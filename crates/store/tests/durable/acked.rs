@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use store::backup::{self, RestoreConfig};
 use store::durable::{CommitLoop, Mailbox, Opened};
+use store::limits::COMMIT_OPERATIONS;
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Durability, Expiry, FollowerSession, Mode,
     Operation, Outcomes, REPLICA_ID_BYTES, Refusal, ReplicaId, ReplicaSetChange, ReplicasAcked,
@@ -661,6 +662,21 @@ fn the_set_of_replicas_changes_by_one_replica_at_a_time() {
 
 /// A leader writes that TWO counts too, and ends before anybody has that. Its next start waits for
 /// ONE, who knows of itself alone: it could be promoted by itself else.
+#[test]
+fn changes_of_the_set_that_do_not_fit_into_a_commit_are_refused_whole() {
+    let mut leader = Leader::open(&testkit::simulated_disk(8), 0);
+    let mut batch = leader.store.write_batch();
+    for count in [COMMIT_OPERATIONS + 1, 3 * COMMIT_OPERATIONS] {
+        let many = vec![ReplicaSetChange::Settle; count];
+        let changed = leader.store.change_replica_set(&mut batch, &many);
+        assert!(changed.is_err() && batch.is_empty());
+    }
+    let before = leader.store.replica_set();
+    leader.mailbox.submit(&mut batch);
+    leader.run();
+    assert_eq!((leader.told(), leader.store.replica_set()), (vec![], before));
+}
+
 #[test]
 fn a_start_waits_for_those_who_lack_the_last_change_of_the_members_too() {
     let disk = testkit::simulated_disk(94);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use store::backup::{RestoreConfig, restore};
 use store::durable::{CommitLoop, FollowError, FollowedGroups, Opened};
@@ -14,7 +15,7 @@ use store::{
 use testkit::Random;
 use testkit::suite::{MachineClock, StandingClock, put};
 use wal::LogConfig;
-use wal::disk::{Disk, SimulatedDisk};
+use wal::disk::{Disk, Fault, SimulatedDisk, Step};
 
 use crate::backups::{Client, config};
 use crate::bench::{Durable, log_config, verify};
@@ -269,7 +270,14 @@ fn what_is_not_there_is_said() {
     let first = reading.run(1, usize::MAX).expect("it is there");
     assert_eq!(first.len(), 1);
     let needs = reading.run(1, 100).expect_err("more memory is needed");
-    assert!(matches!(needs, LogReadError::Needs(bytes) if bytes > 100));
+    let LogReadError::Needs(bytes) = needs else {
+        panic!("{needs:?}");
+    };
+    let mut again = read_behind(&durable.store, reading.position()).expect("it is there");
+    assert_eq!(again.run(1, bytes - 1).expect_err("it is less"), needs);
+    let second = again.run(1, bytes).expect("it is enough");
+    assert_eq!(second.len(), 1);
+    assert!(bytes >= 2 * second[0].body.len(), "with the buffer of the reader");
     durable.commit_loop.ask_for_snapshot();
     while durable.commit_loop.step_snapshot(&mut clock) {}
     fill(&mut durable, &mut clock);
@@ -284,6 +292,48 @@ fn what_is_not_there_is_said() {
 }
 
 /// What a first copy is made of: a backup, whose log goes on with that of the leader.
+#[test]
+fn who_follows_is_woken_when_more_is_on_the_device() {
+    let disk = testkit::simulated_disk(3);
+    let mut durable = Durable::open(config(), &disk).unwrap_or_else(|error| panic!("{error}"));
+    let (mut clock, woken) = (StandingClock { now_ms: 1000 }, Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&woken);
+    let wake = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let _waker = durable.store.wake_at_changes(Arc::new(wake));
+    for round in 0..4_u8 {
+        let follower = (round % 2 > 0).then(|| durable.store.follow_log());
+        let follower = follower.map(|follower| follower.expect("it has a log"));
+        let before = woken.load(Ordering::Relaxed);
+        let changes = follower.as_ref().map(|one| one.news().changes());
+        let mut batch = durable.store.write_batch();
+        let mut commit = batch.begin(1, DatabaseId::DEFAULT, Mode::Atomic);
+        commit.push(&put(&[round], b"v")).expect("it fits");
+        commit.submit();
+        durable.submit(&mut batch, &mut clock, &mut Outcomes::new());
+        while durable.commit_loop.round(&mut clock) {}
+        assert!(is_all_durable(&durable.store));
+        let is_woken = woken.load(Ordering::Relaxed) > before;
+        assert_eq!(is_woken, follower.is_some(), "nobody watches beside");
+        let after = follower.as_ref().map(|one| one.news().changes());
+        assert!(after > changes || follower.is_none());
+    }
+}
+
+#[test]
+fn whether_a_content_is_there_is_not_guessed() {
+    let disk = testkit::simulated_disk(4);
+    let durable = Durable::open(config(), &disk).unwrap_or_else(|error| panic!("{error}"));
+    for _ in 0..2 {
+        assert!(!durable.store.has_content(1).expect("nothing fails"));
+        for fault in [Fault::Error, Fault::NoDescriptor] {
+            disk.plan_next(Step::Open, 0, fault);
+            durable.store.has_content(1).expect_err("nobody knows");
+        }
+    }
+}
+
 #[test]
 fn a_restored_copy_goes_on_with_the_log_of_its_leader() {
     for seed in 0..4 {

@@ -7,8 +7,8 @@ use api::tkrzw::{
 };
 use store::durable::{CommitLoop, Mailbox};
 use store::{
-    DatabaseConfig, DatabaseId, Durability, Mode, Operation, Outcomes, Store, StoreConfig,
-    WriteBatch,
+    DatabaseConfig, DatabaseId, Durability, LogReadError, Mode, Operation, Outcomes, Store,
+    StoreConfig, WatchError, WriteBatch,
 };
 use testkit::suite::{StandingClock, delete, put};
 use wal::{LogConfig, LogId};
@@ -16,7 +16,9 @@ use wal::{LogConfig, LogId};
 use super::{bench, encoded};
 use crate::call::Shared;
 use crate::fake::{Fake, Sent, shared};
-use crate::limits::{FOLLOWERS_MAX, TKRZW_REPLICATE_STEP_UPDATES, TKRZW_REPLICATE_WAIT_MS_MIN};
+use crate::limits::{
+    FOLLOWERS_MAX, TKRZW_REPLICATE_STEP_UPDATES, TKRZW_REPLICATE_WAIT_MS_MIN, WATCH_LOG_RETRY_MS,
+};
 use crate::method::Method;
 use crate::status::Code;
 use crate::tkrzw_state::MasterOrders;
@@ -263,6 +265,59 @@ fn what_a_peer_does_not_take_is_counted_and_sent_later() {
         fake.actions.sends_left = 1;
         fake.writable(&server.shared);
         assert_eq!(server.received(&mut fake).len(), 1);
+    }
+}
+
+#[test]
+fn a_large_update_waits_for_memory() {
+    let mut server = Logged::new(Durability::Synced);
+    let large = vec![7; 100_000];
+    server.commit(0, &[put(b"a", b"1"), put(b"b", &large), put(b"c", b"3")]);
+    let mut fake = server.follow(0, 7, -1.0);
+    fake.actions.message_bytes = 10_000;
+    for _ in 0..2 {
+        fake.actions.has_large_room = false;
+        let sent = server.received(&mut fake);
+        assert!(sent.iter().all(|told| told.4 != b"b"));
+        fake.writable(&server.shared);
+        assert!(server.received(&mut fake).is_empty());
+        assert!(fake.actions.ready_bytes > large.len());
+    }
+    fake.actions.has_large_room = true;
+    fake.writable(&server.shared);
+    let keys: Vec<_> = server
+        .received(&mut fake)
+        .into_iter()
+        .map(|told| told.4)
+        .collect();
+    assert_eq!(keys, [b"b", b"c"]);
+}
+
+#[test]
+fn what_cannot_be_read_now_is_read_soon_and_what_cannot_be_read_at_all_ends_the_call() {
+    let mut server = Logged::new(Durability::Synced);
+    server.commit(0, &[put(b"a", b"1")]);
+    let mut fake = server.follow(0, 7, -1.0);
+    for error in [LogReadError::Busy, LogReadError::Needs(1 << 20)] {
+        assert!(fake.read_replica_with(&server.shared, |_, _| Err(error)));
+        assert!(fake.actions.replica_reading.is_none(), "not at once");
+        let at_ns = fake.actions.now_ns + WATCH_LOG_RETRY_MS * 1_000_000;
+        assert_eq!(fake.actions.wake_at_ns, Some(at_ns));
+        fake.wake_in_time(&server.shared);
+    }
+    assert_eq!(server.received(&mut fake).len(), 2);
+    let lost = WatchError::Lost {
+        asked: 0,
+        present: 1,
+    };
+    let unreadable = WatchError::Unreadable("damage".into());
+    for (error, expected) in [(lost, Code::OutOfRange), (unreadable, Code::Unavailable)] {
+        let mut fake = server.follow(0, 7, -1.0);
+        let _ = fake.take_sent();
+        let failed = LogReadError::Failed(error);
+        assert!(fake.read_replica_with(&server.shared, |_, _| Err(failed)));
+        let code = fake.take_status().map(|status| status.code());
+        assert_eq!(code, Some(expected));
     }
 }
 
