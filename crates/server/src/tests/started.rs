@@ -1,5 +1,6 @@
 //! A server with its threads: what it does before it serves, and for threads that are no loops.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,9 +8,10 @@ use net::LoopConfig;
 use service::following::Following;
 use service::identities::{FIRST_ADMIN, Identity, IssuedToken, NEVER_MS, Token, UsableBindings};
 use service::limits::IDENTITIES_MAX;
-use store::durable::open_folder;
+use store::durable::{FollowedGroups, open_folder};
 use store::{
-    DatabaseConfig, DatabaseId, Durability, FolderSecret, KeepLog, Mode, Refusal, Store, WriteBatch,
+    DatabaseConfig, DatabaseId, Durability, FolderSecret, KeepLog, Mode, Refusal, ReplicaSetChange,
+    Store, WriteBatch,
 };
 use testkit::suite::{put, put_if};
 use wal::disk::Disk;
@@ -374,5 +376,84 @@ fn a_replica_says_how_far_its_log_goes() {
     server.shared().health.stop();
     assert!(replica.is_stopping());
     drop(replica);
+    stop(server);
+}
+
+/// A server that takes over the log of another one.
+fn start_replica(folder: &Folder) -> Server {
+    let server = folder.start(|config| {
+        config.following = Some(Arc::new(Following::new("leader:1978", [1; 16], 0)));
+        if let Storage::Folder { log, .. } = &mut config.storage {
+            log.follows = true;
+        }
+    });
+    server.expect("nothing is in its way")
+}
+
+#[test]
+fn identities_that_come_over_with_a_log_are_good_when_they_are_visible() {
+    let (folder, own) = (Folder::new(), Folder::new());
+    let leader = folder.start(|config| {
+        config.first_admin = Some(Box::new(|| Ok(token(9))));
+    });
+    let leader = leader.expect("nothing is in its way");
+    let server = start_replica(&own);
+    let replica = server.replica().expect("it follows somebody");
+    let follower = leader.shared().store.follow_log();
+    let follower = follower.expect("it has a log");
+    let reading = follower.read_behind(0);
+    let mut reading = reading.expect("it is all there");
+    let until = Instant::now() + Duration::from_secs(60);
+    let name = || server.shared().identities.name_of(&token(9));
+    assert_eq!(name(), None);
+    while name().is_none() {
+        assert!(Instant::now() < until, "{:?}", replica.sequence());
+        let groups = reading.run(1 << 20, usize::MAX).expect("it can be read");
+        let gone = BTreeSet::new();
+        let followed = replica.follow(FollowedGroups { groups, gone });
+        assert_eq!(followed, Ok(reading.position()));
+    }
+    assert_eq!(name().as_deref(), Some(FIRST_ADMIN));
+    drop((replica, reading, follower));
+    stop(server);
+    stop(leader);
+}
+
+#[test]
+fn what_a_server_that_follows_cannot_change_of_the_set_is_an_error() {
+    let folder = Folder::new();
+    let server = start_replica(&folder);
+    let before = server.shared().store.replica_set();
+    for change in [ReplicaSetChange::Add([7; 16]), ReplicaSetChange::Settle] {
+        let changed = server.change_replica_set(&[change]);
+        assert_eq!(changed, Err(Refusal::Replica));
+    }
+    assert_eq!(server.shared().store.replica_set(), before);
+    stop(server);
+}
+
+#[test]
+fn what_a_replica_has_written_is_durable_when_it_is_synced() {
+    let folder = Folder::new();
+    let server = folder.start(|config| {
+        config.following = Some(Arc::new(Following::new("leader:1978", [1; 16], 0)));
+        if let Storage::Folder { durability, .. } = &mut config.storage {
+            *durability = Durability::Written;
+        }
+    });
+    let server = server.expect("nothing is in its way");
+    let replica = server.replica().expect("it follows somebody");
+    let applier = server.applier();
+    for round in 1..3 {
+        assert!(applier.sync());
+        let before = replica.durable_sequence();
+        let mut batch = puts(replica.store(), DatabaseId::DEFAULT, 0..round);
+        assert_eq!(applier.apply(&mut batch), Ok(()));
+        let durable = replica.durable_sequence();
+        assert!(before <= durable && durable < replica.sequence());
+        assert!(applier.sync());
+        assert_eq!(replica.durable_sequence(), replica.sequence());
+    }
+    drop((replica, applier));
     stop(server);
 }
