@@ -32,16 +32,53 @@ pub(crate) struct SetAside {
     /// When the next file is due to be removed, in milliseconds since 1970; `u64::MAX`: there is
     /// none.
     due_ms: AtomicU64,
+    clocks: ClocksAtStart,
+}
+
+/// What the clocks showed at the start, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClocksAtStart {
+    /// That of the machine.
+    machine_ms: u64,
+    /// That by which is asked later how long something has been set aside: never behind the data,
+    /// whatever the machine's shows.
+    pub(crate) data_ms: u64,
+}
+
+impl ClocksAtStart {
+    /// `data_ms` is not behind `machine_ms`.
+    pub(crate) fn new(machine_ms: u64, data_ms: u64) -> ClocksAtStart {
+        ClocksAtStart {
+            machine_ms,
+            data_ms,
+        }
+    }
+
+    /// Returns when something was set aside by the time of the data. What is named by an earlier
+    /// time than the machine's was named by that: the time of the data may be years ahead of it,
+    /// where a clock was, or that of a leader is, and nothing must go before it has been here for
+    /// long enough.
+    fn by_data_ms(self, named_ms: u64) -> u64 {
+        match named_ms <= self.machine_ms {
+            true => named_ms.saturating_add(self.data_ms.saturating_sub(self.machine_ms)),
+            false => named_ms,
+        }
+    }
 }
 
 impl SetAside {
     /// What was set aside in a data folder. Nothing is read before the first
     /// [`expire`](SetAside::expire).
-    pub(crate) fn new(disk: Arc<dyn Disk>, trees: Option<&Path>) -> SetAside {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        trees: Option<&Path>,
+        clocks: ClocksAtStart,
+    ) -> SetAside {
         SetAside {
             disk,
             folders: trees.and_then(folder_beside),
             due_ms: AtomicU64::new(0),
+            clocks,
         }
     }
 
@@ -83,6 +120,7 @@ impl SetAside {
             now_ms,
             due_ms: u64::MAX,
             removed: 0,
+            clocks: self.clocks,
         };
         if self.disk.has_subfolder(SET_ASIDE_FOLDER)? {
             let here = self.disk.subfolder(SET_ASIDE_FOLDER)?;
@@ -123,6 +161,7 @@ struct ExpirySweep {
     /// When the next one is due.
     due_ms: u64,
     removed: u64,
+    clocks: ClocksAtStart,
 }
 
 impl ExpirySweep {
@@ -132,6 +171,7 @@ impl ExpirySweep {
         let Some(since_ms) = time_of(name) else {
             return;
         };
+        let since_ms = self.clocks.by_data_ms(since_ms);
         let until_ms = since_ms.saturating_add(limits::SET_ASIDE_MS);
         if until_ms > self.now_ms {
             self.due_ms = self.due_ms.min(until_ms);
@@ -232,6 +272,11 @@ mod tests {
 
     const BEGIN_MS: u64 = 1_700_000_000_000;
 
+    const RIGHT: ClocksAtStart = ClocksAtStart {
+        machine_ms: BEGIN_MS,
+        data_ms: BEGIN_MS,
+    };
+
     fn names(disk: &SimulatedDisk) -> Vec<String> {
         let folder = disk.folder(SET_ASIDE_FOLDER);
         folder.list().expect("it can be listed")
@@ -241,7 +286,7 @@ mod tests {
     fn what_was_set_aside_goes_when_its_time_is_over_and_nothing_else_does() {
         let disk = testkit::simulated_disk(1);
         let source = disk.folder("blobs");
-        let aside = SetAside::new(Arc::new(disk.clone()), None);
+        let aside = SetAside::new(Arc::new(disk.clone()), None, RIGHT);
         let mut now_ms = BEGIN_MS;
         assert_eq!(aside.take("blobs", &[], now_ms).expect("nothing to do"), 0);
         // Twice: the second file has the name that the first one had.
@@ -259,7 +304,7 @@ mod tests {
         strange.create("1-a.blob").expect("it is new");
 
         // A new run knows nothing of when it is due.
-        let aside = SetAside::new(Arc::new(disk.clone()), None);
+        let aside = SetAside::new(Arc::new(disk.clone()), None, RIGHT);
         for (after_ms, removed, due_ms) in [
             (0, 0, BEGIN_MS + limits::SET_ASIDE_MS),
             (
@@ -280,13 +325,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_set_aside_stays_as_long_where_the_time_of_the_data_is_years_ahead() {
+        let ahead_ms = 10 * 365 * 24 * 3_600_000;
+        let clocks = ClocksAtStart::new(BEGIN_MS, BEGIN_MS + ahead_ms);
+        let disk = testkit::simulated_disk(3);
+        let here = disk.folder(SET_ASIDE_FOLDER);
+        // By the clock of the machine, a moment before the start; and by the time of the data.
+        for at_ms in [BEGIN_MS - 10, BEGIN_MS + ahead_ms] {
+            here.create(&dated(at_ms, "a")).expect("it is new");
+        }
+        let aside = SetAside::new(Arc::new(disk.clone()), None, clocks);
+        let after = |ms: u64| BEGIN_MS + ahead_ms + ms;
+        let is_over_ms = limits::SET_ASIDE_MS;
+        for (ms, removed) in [(0, 0), (is_over_ms - 11, 0), (is_over_ms - 10, 1), (is_over_ms, 1)] {
+            assert_eq!(aside.expire(after(ms)).expect("whole"), removed, "{ms}");
+        }
+        assert_eq!(names(&disk), [""; 0]);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_moved_stays_and_one_that_cannot_be_removed_is_tried_again() {
         let disk = testkit::simulated_disk(2);
         let source = disk.folder("blobs");
         for name in ["a", "b"] {
             source.create(name).expect("it is new");
         }
-        let aside = SetAside::new(Arc::new(disk.clone()), None);
+        let aside = SetAside::new(Arc::new(disk.clone()), None, RIGHT);
         disk.plan_next(wal::disk::Step::Rename, 0, wal::disk::Fault::Error);
         let names_of_all = ["a".to_owned(), "b".to_owned()];
         let moved = aside.take("blobs", &names_of_all, BEGIN_MS);

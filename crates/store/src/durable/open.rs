@@ -13,7 +13,7 @@ use super::open_error::OpenError;
 use super::replay::Replay;
 use super::replay_trees::{LostTree, ReplayTrees, ReplayedTrees};
 use super::snapshot_plan::SnapshotPlan;
-use crate::aside::SetAside;
+use crate::aside::{ClocksAtStart, SetAside};
 use crate::blob::{self, FoundBlobs};
 use crate::blob_index::read_descriptions;
 use crate::database_id::DatabaseId;
@@ -103,6 +103,7 @@ impl Store {
         trees: Option<&TreePlace>,
         claimed: Claimed,
     ) -> Result<Opened, OpenError> {
+        let machine_ms = log_config.now_ms;
         let folder_state = claimed.file.state();
         let folder_file = Arc::new(claimed.file);
         let store = new_store(config, &disk, trees, folder_state.owner)?;
@@ -120,16 +121,14 @@ impl Store {
             owner,
         } = replay_log(&store, &disk, &log_config, replay, &config)?;
         let wall_ms = read.wall_ms().max(wall_ms(snapshot.as_ref()));
-        // The clock by which is asked later how long something has been set aside: never behind
-        // the data, whatever the machine's shows now.
-        let now_ms = log_config.now_ms.max(wall_ms);
+        let clocks = ClocksAtStart::new(machine_ms, log_config.now_ms.max(wall_ms));
         let blobs = look_for_blobs(&store, &*disk, &removed, wall_ms, log_config.accept_loss)?;
         let OpenLog {
             log,
             stock,
             recovered,
         } = open_log(&store, read, &folder_file, owner, config.secret)?;
-        let trees = trees.finish(now_ms, recovered.next_sequence - 1);
+        let trees = trees.finish(clocks.data_ms, recovered.next_sequence - 1);
         let mut trees = trees.map_err(OpenError::Tree)?;
         let trees_set_aside = trees.set_aside;
         let trees_strays = std::mem::take(&mut trees.strays);
@@ -140,7 +139,7 @@ impl Store {
         if !recovered.closed {
             sync_uploads(&blobs, &*disk)?;
         }
-        let (blobs, blobs_found) = open_blobs(&store, blobs, &disk, config.blobs, now_ms)?;
+        let (blobs, blobs_found) = open_blobs(&store, blobs, &disk, config.blobs, clocks)?;
         store.set_blobs(blobs);
         let (segment_bytes, log_bytes) = (log_config.segment_bytes, recovered.bytes);
         let parts = CommitterParts {
@@ -348,11 +347,11 @@ fn open_blobs(
     opening: blob::BlobOpening,
     disk: &Arc<dyn Disk>,
     config: blob::BlobConfig,
-    now_ms: u64,
+    clocks: ClocksAtStart,
 ) -> Result<(Arc<blob::BlobStore>, FoundBlobs), OpenError> {
-    let aside = SetAside::new(disk.clone(), store.trees().map(Trees::folder));
+    let aside = SetAside::new(disk.clone(), store.trees().map(Trees::folder), clocks);
     (disk.subfolder(blob::FOLDER))
-        .and_then(|contents| opening.open(contents, aside, config, now_ms))
+        .and_then(|contents| opening.open(contents, aside, config, clocks.data_ms))
         .map_err(|source| OpenError::Blobs {
             folder: disk.describe(blob::FOLDER),
             source,
