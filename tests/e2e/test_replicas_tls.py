@@ -8,9 +8,11 @@ import subprocess
 import pytest
 from certificates import Authority
 from pelton.v1 import kv_pb2, kv_pb2_grpc
+from support.ports import free_ports
 from support.relay import Faults, Relay
 from support.server import Server, open_channel, wait_until
 from test_replicas import blobs, catch_up, entries, free_port, statistics
+from test_replicas_acked import serves
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
 
@@ -211,3 +213,68 @@ def test_a_replica_whose_token_is_revoked_serves_on_and_follows_with_another_one
                     lambda: "UNAUTHENTICATED" in statistics(replica).replica.problem  # noqa: B023
                 )
                 assert entries(replica) == there, "what it has it serves"
+
+
+def secure_replica(binary, tmp_path, name, authority, leader_port, port, *arguments):
+    """A replica that is followed and promoted over TLS by who has the leader's token, and open to
+    the test elsewhere."""
+    identity, own = authority.sign(f"{name}-server"), authority.sign(name)
+    return Server(
+        binary, "--data", str(tmp_path / name), "--follow", f"localhost:{leader_port}",
+        "--follow-tls-ca", str(authority.ca), "--follow-tls-cert", str(own[0]),
+        "--follow-tls-key", str(own[1]), "--follow-token-file", str(tmp_path / "admin"),
+        "--tls-cert", str(identity[0]), "--tls-key", str(identity[1]), "--client-ca",
+        str(authority.ca), *arguments,
+        listen=(f"plain:127.0.0.1:{free_port()}", f"127.0.0.1:{port}+anonymous=none"),
+    )  # fmt: skip
+
+
+def test_a_replica_is_promoted_and_followed_over_tls_with_the_tokens_of_the_leader(
+    binary, tmp_path, authority
+):
+    leader_port, one_port, two_port = free_ports(3)
+    acked = ("--replicas-acked", "1", "--replicas-acked-timeout", "60s")
+    admin = ("--init-admin-file", str(tmp_path / "admin"))
+    identity, own = authority.sign("leader-5"), authority.sign("operator")
+    leader = Server(
+        binary, "--data", str(tmp_path / "leader"), *admin, *acked, "--tls-cert",
+        str(identity[0]), "--tls-key", str(identity[1]), "--client-ca", str(authority.ca),
+        listen=(f"plain:127.0.0.1:{free_port()}", f"127.0.0.1:{leader_port}+anonymous=none"),
+    )  # fmt: skip
+    one = secure_replica(binary, tmp_path, "one", authority, leader_port, one_port, *acked)
+    two = secure_replica(binary, tmp_path, "two", authority, leader_port, two_port, *acked)
+
+    def promote(*words):
+        return subprocess.run(
+            [binary, "promote", "--address", f"localhost:{one_port}", "--timeout", "60s",
+             "--tls-ca", authority.ca, "--tls-cert", own[0], "--tls-key", own[1], *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )  # fmt: skip
+
+    try:
+        wait_until(lambda: len(statistics(leader).acknowledged.followers) == 2)
+        put(leader, b"k", 20, 100)
+        catch_up(leader, one)
+        catch_up(leader, two)
+        there = entries(leader)
+        leader.kill()
+        confirm = ("--confirm", f"localhost:{two_port}")
+        refused = promote(*confirm)
+        assert refused.returncode != 0 and "UNAUTHENTICATED" in refused.stdout, refused.stdout
+        told = promote("--token-file", tmp_path / "admin", *confirm)
+        # It serves when somebody follows it.
+        two.kill()
+        two = secure_replica(binary, tmp_path, "two", authority, one_port, two_port, *acked)
+        assert "was promoted" in told.stdout, told.stdout
+        serves(one)
+        put(one, b"later", 3, 100)
+        catch_up(one, two)
+        assert entries(one) == entries(two)
+        assert set(there) <= set(entries(two))
+        assert "new copy" not in two.log()
+    finally:
+        for server in (leader, one, two):
+            server.kill()

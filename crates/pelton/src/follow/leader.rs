@@ -10,7 +10,7 @@ use client::tls::ClientTls;
 use client::typed::Exchange;
 use client::{
     Address, CallError, CallOptions, Channel, ChannelOptions, Code, ConnectError, Credentials,
-    StreamStep,
+    NotBegun, StreamStep,
 };
 use protobuf::DecodeError;
 use service::following::Following;
@@ -39,7 +39,7 @@ pub enum LeaderError {
     #[error("{0}")]
     NotConnected(ConnectError),
     /// A call has failed.
-    #[error("{0}{}", advice(.0))]
+    #[error("{0}{advice}", advice = advice(.0))]
     Call(CallError),
     /// What it has sent makes no sense.
     #[error("{0}")]
@@ -84,8 +84,12 @@ fn advice(error: &CallError) -> &'static str {
 }
 
 /// Whether the server speaks TLS, and was asked without.
-fn is_for_tls(error: &CallError) -> bool {
-    matches!(error, CallError::ConnectionLost { reason } if reason == client::SERVER_SPEAKS_TLS)
+pub fn is_for_tls(error: &CallError) -> bool {
+    match error {
+        CallError::ConnectionLost { reason }
+        | CallError::NotBegun(NotBegun::Closing { reason }) => reason == client::SERVER_SPEAKS_TLS,
+        _ => false,
+    }
 }
 
 fn at(address: &str) -> String {

@@ -22,7 +22,7 @@ mod stream;
 
 pub use backoff::Backoff;
 pub use lag::watch as watch_lag;
-pub use leader::Leader;
+pub use leader::{Leader, is_for_tls};
 pub use leading::note_leadership;
 pub use mark::Promotion;
 pub use old_leader::tell_old_leader;

@@ -26,7 +26,7 @@ use store::{
 };
 
 use super::timestamp_file::TimestampFile;
-use crate::follow::Backoff;
+use crate::follow::{Backoff, is_for_tls};
 use crate::limits::{
     FOLLOW_CONNECT_MS, FOLLOW_LOOK_MS, FOLLOW_SILENCE_MS, MASTER_BATCH_BYTES, MASTER_BATCH_UPDATES,
     MASTER_MESSAGE_BYTES_BESIDE, MASTER_SAVE_MS,
@@ -335,9 +335,7 @@ impl MasterFollower {
                 }
                 _ => MasterError::Call(error),
             },
-            CallError::ConnectionLost { reason } if reason == client::SERVER_SPEAKS_TLS => {
-                MasterError::NeedsTls
-            }
+            error if is_for_tls(error) => MasterError::NeedsTls,
             _ => MasterError::Call(error),
         }
     }
