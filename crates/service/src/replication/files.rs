@@ -21,6 +21,8 @@ pub(super) struct SentFile {
     is_read: bool,
     piece: Bytes,
     sent_bytes: usize,
+    /// When it may be read on, where too many others read.
+    retry_ns: u64,
 }
 
 /// What is next of a file.
@@ -40,13 +42,14 @@ impl SentFile {
             is_read: false,
             piece: Bytes::new(),
             sent_bytes: 0,
+            retry_ns: 0,
         }
     }
 
     /// Returns what is to be sent next, and has more read where nothing is left.
     pub(super) fn next(
         &mut self,
-        actions: &mut (impl SendRoom + ResponseMemory + Wakeups),
+        actions: &mut (impl SendRoom + ResponseMemory + Wakeups + CallClock),
     ) -> NextPart {
         let left = self.piece.len().saturating_sub(self.sent_bytes);
         if left > 0 {
@@ -63,6 +66,7 @@ impl SentFile {
             return NextPart::End;
         }
         if actions.can_send()
+            && actions.now_ns() >= self.retry_ns
             && let Some(reading) = self.reading.take()
         {
             actions.read_replica(reading, FOLLOWED_READ_BYTES);
@@ -90,7 +94,8 @@ impl SentFile {
             }
             Err(LogReadError::Failed(error)) => Err(error),
             Err(LogReadError::Busy | LogReadError::Needs(_)) => {
-                actions.wake_at_ns(actions.now_ns() + WATCH_LOG_RETRY_MS * 1_000_000);
+                self.retry_ns = actions.now_ns() + WATCH_LOG_RETRY_MS * 1_000_000;
+                actions.wake_at_ns(self.retry_ns);
                 Ok(())
             }
         }
