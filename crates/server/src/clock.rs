@@ -309,7 +309,11 @@ mod tests {
             machine.pass(16_000);
             assert_eq!(time.wall_ms(), leader_ms + 15_000);
             assert_eq!(store.clock_ms(time.wall_ms()), leader_ms + 15_000);
-            assert_eq!(said.0.load(Ordering::Relaxed), 1, "not with each group: {round}");
+            assert_eq!(
+                said.0.load(Ordering::Relaxed),
+                1,
+                "not with each group: {round}"
+            );
         }
         machine.pass(HOUR_MS);
         time.wall_ms();

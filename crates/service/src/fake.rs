@@ -10,8 +10,7 @@ use store::blob::{BlobNews, Sealed, Work};
 use store::{
     ChangeNews, Clock, Commit, CommitOutcome, Condition, DatabaseConfig, DatabaseId, FolderSecret,
     LogReadError, LogReading, Mode, NextCommits, Outcomes, ReadView, ReplicaPiece, ReplicaReading,
-    Store,
-    StoreConfig, WriteBatch,
+    Store, StoreConfig, WriteBatch,
 };
 
 use crate::actions::{

@@ -221,7 +221,10 @@ mod tests {
             assert!(state.is_connected && state.lag_sequences() > 0);
             following.note_sequence(10 * round, (100 * round + 7) * NS_PER_MS);
             let state = following.state();
-            assert_eq!((state.lag_sequences(), state.lag_ms(1_000 * NS_PER_MS)), (0, 0));
+            assert_eq!(
+                (state.lag_sequences(), state.lag_ms(1_000 * NS_PER_MS)),
+                (0, 0)
+            );
             assert_eq!(state.complete_ns, (100 * round + 7) * NS_PER_MS);
             // What was said before comes late.
             following.note_sequence(10 * round - 1, (100 * round + 7) * NS_PER_MS);

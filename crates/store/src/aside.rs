@@ -337,7 +337,12 @@ mod tests {
         let aside = SetAside::new(Arc::new(disk.clone()), None, clocks);
         let after = |ms: u64| BEGIN_MS + ahead_ms + ms;
         let is_over_ms = limits::SET_ASIDE_MS;
-        for (ms, removed) in [(0, 0), (is_over_ms - 11, 0), (is_over_ms - 10, 1), (is_over_ms, 1)] {
+        for (ms, removed) in [
+            (0, 0),
+            (is_over_ms - 11, 0),
+            (is_over_ms - 10, 1),
+            (is_over_ms, 1),
+        ] {
             assert_eq!(aside.expire(after(ms)).expect("whole"), removed, "{ms}");
         }
         assert_eq!(names(&disk), [""; 0]);

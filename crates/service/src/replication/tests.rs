@@ -584,9 +584,17 @@ fn a_file_comes_whole_however_little_is_read_at_a_time_and_what_waits_is_counted
             }
             if claimed_bytes == usize::MAX && received.len() == REPLICATION_PART_BYTES {
                 let left = content.len() - received.len();
-                assert_eq!(fake.actions.ready_bytes, left, "what was read and not taken");
+                assert_eq!(
+                    fake.actions.ready_bytes, left,
+                    "what was read and not taken"
+                );
             }
         }
-        assert!(received == content, "{} of {}", received.len(), content.len());
+        assert!(
+            received == content,
+            "{} of {}",
+            received.len(),
+            content.len()
+        );
     }
 }

@@ -674,7 +674,10 @@ fn changes_of_the_set_that_do_not_fit_into_a_commit_are_refused_whole() {
     let before = leader.store.replica_set();
     leader.mailbox.submit(&mut batch);
     leader.run();
-    assert_eq!((leader.told(), leader.store.replica_set()), (vec![], before));
+    assert_eq!(
+        (leader.told(), leader.store.replica_set()),
+        (vec![], before)
+    );
 }
 
 #[test]

@@ -277,7 +277,10 @@ fn what_is_not_there_is_said() {
     assert_eq!(again.run(1, bytes - 1).expect_err("it is less"), needs);
     let second = again.run(1, bytes).expect("it is enough");
     assert_eq!(second.len(), 1);
-    assert!(bytes >= 2 * second[0].body.len(), "with the buffer of the reader");
+    assert!(
+        bytes >= 2 * second[0].body.len(),
+        "with the buffer of the reader"
+    );
     durable.commit_loop.ask_for_snapshot();
     while durable.commit_loop.step_snapshot(&mut clock) {}
     fill(&mut durable, &mut clock);
@@ -296,7 +299,10 @@ fn what_is_not_there_is_said() {
 fn who_follows_is_woken_when_more_is_on_the_device() {
     let disk = testkit::simulated_disk(3);
     let mut durable = Durable::open(config(), &disk).unwrap_or_else(|error| panic!("{error}"));
-    let (mut clock, woken) = (StandingClock { now_ms: 1000 }, Arc::new(AtomicUsize::new(0)));
+    let (mut clock, woken) = (
+        StandingClock { now_ms: 1000 },
+        Arc::new(AtomicUsize::new(0)),
+    );
     let counted = Arc::clone(&woken);
     let wake = move || {
         counted.fetch_add(1, Ordering::Relaxed);
