@@ -345,6 +345,8 @@ fn who_cannot_acknowledge_is_told_why() {
     let others: Vec<_> = ids
         .map(|id| begin_acknowledging(&server, &acknowledge(&own, &id, 0)))
         .collect();
+    let followers = server.shared.store.acknowledged().followers;
+    assert_eq!(followers.len(), FOLLOWERS_MAX);
     let next = acknowledge(&own, &[0xff; REPLICA_ID_BYTES], 0);
     assert_eq!(code_of(&next), Some(Code::ResourceExhausted));
     // One that is there already may begin anew.
