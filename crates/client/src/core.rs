@@ -85,6 +85,8 @@ pub struct Core {
     /// How much of the input the connection has taken since `poll` last answered `None`.
     consumed: usize,
     output: Vec<u8>,
+    /// Nothing more comes; what has come is still to be taken.
+    is_disconnected: bool,
 }
 
 impl Core {
@@ -104,6 +106,7 @@ impl Core {
             input: Vec::new(),
             consumed: 0,
             output,
+            is_disconnected: false,
         }
     }
 
@@ -267,9 +270,10 @@ impl Core {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The server has closed its side, or the socket is broken.
+    /// The server has closed its side, or the socket is broken. Calls are lost when what came
+    /// before has been polled: over TLS an answer and the end come in one read.
     pub fn disconnected(&mut self) {
-        self.connection.peer_closed();
+        self.is_disconnected = true;
     }
 
     /// What happened next.
@@ -284,6 +288,10 @@ impl Core {
             let Some(event) = event else {
                 self.input.drain(..self.consumed);
                 self.consumed = 0;
+                if std::mem::take(&mut self.is_disconnected) {
+                    self.connection.peer_closed();
+                    continue;
+                }
                 return None;
             };
             if let Some(event) = self.translate(event) {
@@ -344,7 +352,7 @@ impl Core {
 
     /// Whether [`Core::poll`] has something to report without further input.
     pub fn has_events(&self) -> bool {
-        self.connection.has_events()
+        self.is_disconnected || self.connection.has_events()
     }
 
     /// When [`Core::deadline_passed`] is to be called, if nothing happens before.

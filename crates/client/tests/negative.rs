@@ -7,8 +7,8 @@ mod raw;
 
 use std::time::{Duration, Instant};
 
-use client::{CallError, CallOptions, Channel, Code, NotBegun, StreamStep};
-use testkit::frames::message;
+use client::{CallError, CallEventKind, CallOptions, Channel, Code, NotBegun, StreamStep};
+use testkit::frames::{self, message};
 use wire::http2::frame::{flag, kind};
 
 use raw::{
@@ -16,6 +16,14 @@ use raw::{
 };
 
 const PATH: &str = "/grpc.testing.TestService/UnaryCall";
+const REQUEST: client::CallRequest<'static> = client::CallRequest {
+    path: PATH,
+    authority: "here",
+    timeout_ns: None,
+    metadata: None,
+    gzip: false,
+    accepts_gzip: true,
+};
 const LARGE: usize = 314_159;
 const LARGE_WINDOW: u32 = 2 << 20;
 
@@ -252,26 +260,60 @@ fn ping_flood() {
     );
 }
 
+/// Over TLS an answer and the server's last word come in one read: it is an answer all the same, and
+/// only what has none is lost. The end comes a second time, and changes nothing.
+#[test]
+fn an_answer_that_comes_with_the_end_of_the_connection() {
+    let mut core = client::Core::new(&wire::Config::client(), 0);
+    let mut server = Script::default();
+    server.settings(&[]);
+    server.reach(&mut core);
+    let mut begin = || {
+        let call = core.open(&REQUEST).expect("there is room");
+        core.send(call, b"question", true);
+        call
+    };
+    let (answered, lost) = (begin(), begin());
+    let head = [(":status", "200"), ("content-type", "application/grpc")];
+    server.0.extend(frames::headers(1, &head, false));
+    server
+        .0
+        .extend(frames::frame(kind::DATA, 0, 1, &message(b"answer")));
+    server
+        .0
+        .extend(frames::headers(1, &[("grpc-status", "0")], true));
+    core.received(&server.0);
+    core.disconnected();
+    assert!(core.has_events());
+    let mut answer = Vec::new();
+    let mut ends = Vec::new();
+    for _ in 0..2 {
+        while let Some(event) = core.poll(0) {
+            match event.kind {
+                CallEventKind::Message => answer.extend_from_slice(core.message()),
+                CallEventKind::Ended(status) => ends.push((event.call, Some(status.code()))),
+                CallEventKind::Lost { .. } => ends.push((event.call, None)),
+                _ => {}
+            }
+        }
+        assert!(!core.has_events());
+        core.disconnected();
+    }
+    assert_eq!(answer, b"answer");
+    assert_eq!(ends, [(answered, Some(Code::Ok)), (lost, None)]);
+}
+
 /// max_streams: no call above what the server allows is begun, and the caller learns so at once.
 /// `Core`, since a `Channel` has one call at a time.
 #[test]
 fn max_streams() {
-    let config = wire::Config::client();
-    let mut core = client::Core::new(&config, 0);
-    let request = client::CallRequest {
-        path: PATH,
-        authority: "here",
-        timeout_ns: None,
-        metadata: None,
-        gzip: false,
-        accepts_gzip: true,
-    };
+    let mut core = client::Core::new(&wire::Config::client(), 0);
     let mut server = Script::default();
     server.settings(&[(MAX_CONCURRENT_STREAMS, 2)]);
     server.reach(&mut core);
-    let first = core.open(&request).expect("one");
-    core.open(&request).expect("two");
-    let third = core.open(&request);
+    let first = core.open(&REQUEST).expect("one");
+    core.open(&REQUEST).expect("two");
+    let third = core.open(&REQUEST);
     assert!(
         matches!(third, Err(CallError::NotBegun(NotBegun::TooManyCalls))),
         "{third:?}"
@@ -280,11 +322,11 @@ fn max_streams() {
     // A call that was given up is over for the server too.
     core.cancel(first);
     assert_eq!(core.calls_left(), 1);
-    core.open(&request).expect("in the place of the first");
+    core.open(&REQUEST).expect("in the place of the first");
     // The server changes its mind: those that are open stay, none is added.
     server.settings(&[(MAX_CONCURRENT_STREAMS, 1)]);
     server.reach(&mut core);
-    assert!(core.open(&request).is_err());
+    assert!(core.open(&REQUEST).is_err());
     server.settings(&[(MAX_CONCURRENT_STREAMS, 10)]);
     server.reach(&mut core);
     assert_eq!(core.calls_left(), 8);
