@@ -85,6 +85,8 @@ pub struct Core {
     /// How much of the input the connection has taken since `poll` last answered `None`.
     consumed: usize,
     output: Vec<u8>,
+    /// Something has come that was not polled to its end.
+    has_unpolled: bool,
     /// Nothing more comes; what has come is still to be taken.
     is_disconnected: bool,
 }
@@ -106,6 +108,7 @@ impl Core {
             input: Vec::new(),
             consumed: 0,
             output,
+            has_unpolled: false,
             is_disconnected: false,
         }
     }
@@ -268,12 +271,16 @@ impl Core {
             "polled to the end before more is received"
         );
         self.input.extend_from_slice(bytes);
+        self.has_unpolled = true;
     }
 
     /// The server has closed its side, or the socket is broken. Calls are lost when what came
     /// before has been polled: over TLS an answer and the end come in one read.
     pub fn disconnected(&mut self) {
-        self.is_disconnected = true;
+        match self.has_unpolled {
+            true => self.is_disconnected = true,
+            false => self.connection.peer_closed(),
+        }
     }
 
     /// What happened next.
@@ -288,6 +295,7 @@ impl Core {
             let Some(event) = event else {
                 self.input.drain(..self.consumed);
                 self.consumed = 0;
+                self.has_unpolled = false;
                 if std::mem::take(&mut self.is_disconnected) {
                     self.connection.peer_closed();
                     continue;
