@@ -260,8 +260,8 @@ fn ping_flood() {
     );
 }
 
-/// Over TLS an answer and the server's last word come in one read: it is an answer all the same, and
-/// only what has none is lost. The end comes a second time, and changes nothing.
+/// Over TLS an answer and the server's last word come in one read: it is an answer all the same,
+/// and only what has none is lost. The end comes a second time, and changes nothing.
 #[test]
 fn an_answer_that_comes_with_the_end_of_the_connection() {
     let mut core = client::Core::new(&wire::Config::client(), 0);
