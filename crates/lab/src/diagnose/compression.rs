@@ -303,7 +303,7 @@ mod tests {
     use super::super::tests::{SERIAL, assert_causes, client, load, points, run, using, with};
     use super::*;
     use crate::verdict::Verdict;
-    use crate::workload::{AnswerKeeper, SameRequest, Workload};
+    use crate::workload::{ExperimentCalls, SameRequest, Workload};
 
     fn messages(samples: Vec<Vec<u8>>) -> CompressedMessages {
         let mut found = CompressedMessages::default();
@@ -503,7 +503,7 @@ mod tests {
         let cpu_ns = || clock.replace(clock.get() + 1_000);
         let kept = Mutex::new(KeptAnswers::default());
         let same = SameRequest::new("/a.B/C".into(), Vec::new());
-        let keeper = AnswerKeeper::new(same, &kept);
+        let keeper = ExperimentCalls::new(same, 0, Some(&kept));
         let message = text(8_000);
         for _ in 0..40 {
             assert_eq!(keeper.judge(0, 0, &message), Verdict::Good);

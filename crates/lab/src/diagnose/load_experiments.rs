@@ -23,7 +23,7 @@ use crate::pacing::Pace;
 use crate::process::thread_cpu_ns;
 use crate::run::{LoadOutcome, LoadProgress, run};
 use crate::worker::LoadRunError;
-use crate::workload::{AnswerKeeper, LargerRequests, PeltonWorkload, Workload};
+use crate::workload::{ExperimentCalls, KeptAnswers, PeltonWorkload, Workload};
 
 /// What is loaded, and how much.
 #[derive(Clone, Debug)]
@@ -57,6 +57,8 @@ pub struct LoadDiagnosis<'a> {
     begin_ns: u64,
     /// The first calls, which are too few to be evidence.
     first: Vec<LoadPoint>,
+    /// Answers of the experiment without compression.
+    kept: Mutex<KeptAnswers>,
     evidence: LoadEvidence,
     /// The last experiment was ended, as its calls came faster than is allowed.
     is_above_ceiling: bool,
@@ -110,6 +112,7 @@ impl<'a> LoadDiagnosis<'a> {
             batches: None,
             begin_ns: monotonic_ns(),
             first: Vec::new(),
+            kept: Mutex::default(),
             evidence: LoadEvidence {
                 ceiling: subject.ceiling,
                 one: Vec::new(),
@@ -232,10 +235,8 @@ impl<'a> LoadDiagnosis<'a> {
             accepts_gzip: false,
             ..ExperimentShape::plain(1, in_flight)
         };
-        let kept = Mutex::default();
-        let make = || AnswerKeeper::new(make(), &kept);
-        self.evidence.uncompressed = self.experiment(shape, &make, show);
-        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.evidence.uncompressed = self.experiment(shape, make, show);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let point = self.evidence.uncompressed.as_ref();
         self.evidence.still_compressed =
             point.and_then(|point| still_compressed(point, &kept, &thread_cpu_ns));
@@ -330,6 +331,7 @@ impl<'a> LoadDiagnosis<'a> {
         let records_per_call = make().records_per_call();
         let begin_ns = monotonic_ns();
         let may_exceed = experiment.pace == Pace::Closed && experiment.most_ns == u64::MAX;
+        let kept = (!experiment.shape.accepts_gzip).then_some(&self.kept);
         let rate = self.subject.ceiling.rate;
         let mut is_above = false;
         let mut show = |progress: &LoadProgress| {
@@ -350,7 +352,7 @@ impl<'a> LoadDiagnosis<'a> {
         let (outcome, seen) = thread::scope(|scope| {
             let by = (folders, self.server_watch);
             let watching = watch(scope, by, (watched, &switch), plan.length);
-            let make = |_| LargerRequests::new(make(), experiment.shape.padding_bytes);
+            let make = |_| ExperimentCalls::new(make(), experiment.shape.padding_bytes, kept);
             let outcome = run(&plan, make, &mut show);
             switch.end();
             let seen = watching.and_then(|thread| thread.join().ok());

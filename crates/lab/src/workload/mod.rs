@@ -1,9 +1,9 @@
 //! What is called, with what, and what the answers must look like.
 
+mod experiment_calls;
 mod follow_up;
 mod kept;
 mod kvstore;
-mod larger;
 mod mix;
 mod pelton;
 mod ping;
@@ -11,11 +11,11 @@ mod requests;
 mod same;
 mod tickets;
 
-pub(crate) use kept::{AnswerKeeper, KeptAnswers};
+pub(crate) use experiment_calls::ExperimentCalls;
+pub(crate) use kept::KeptAnswers;
 pub use kvstore::{
     KINDS as KVSTORE_KINDS, KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload,
 };
-pub(crate) use larger::LargerRequests;
 pub use mix::{Mix, MixError, MixOperation, Ycsb};
 pub use pelton::{PeltonLoad, PeltonWorkload, Shape as PeltonShape};
 pub use ping::Ping;
