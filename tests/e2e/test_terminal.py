@@ -93,10 +93,24 @@ def test_a_load_says_how_far_it_is(binary, server, columns):
     live = [
         line for line in lines(in_terminal(columns, *command)) if re.match(r" +\d+\.\d s, ", line)
     ]
-    assert any("warming up" in line for line in live) and any(
-        "measuring" in line for line in live
-    ), live
     assert max(len(line) for line in live) <= columns, live
+    assert any(line.endswith(" s, warming up, 1 s left") for line in live), live
+    measuring = [line for line in live if "measuring, 1 s left" in line]
+    assert measuring, live
+    if columns >= 80:
+        # With 100 calls a second the first look may come before the first call.
+        so_far = r": \d+ calls/s, p50 [\d.]+ [µm]?s, p99 [\d.]+ [µm]?s, 0 failed$"
+        assert re.search(so_far, measuring[-1]), live
+
+
+def test_a_load_of_a_number_of_calls_says_how_long_it_still_takes(binary, server):
+    words = ["load", "--keys", "10", "--calls", "400", "--warm-up", "0s", "--rate", "1000"]
+    command = ["sh", "-c", '"$@" || test $? = 1', "sh", binary, *words, "--address", server.address]
+    live = lines(in_terminal(100, *command))
+    measuring = [line for line in live if "measuring" in line]
+    assert any(" s left: " in line for line in measuring), live
+    # One line is drawn anew: nothing of it is left above the report.
+    assert not any("measuring" in line for line in live[live.index(measuring[-1]) + 1 :])
 
 
 def test_nothing_is_shown_where_nobody_looks(binary, server, file):

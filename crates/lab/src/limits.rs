@@ -129,6 +129,10 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 /// The longest latency that is told from longer ones.
 pub const LATENCY_MAX: Duration = Duration::from_secs(3_600);
 
+/// Intervals of a run whose figures are kept, for a chart over time: as many points as it can
+/// tell apart. A longer run has longer ones.
+pub const MAX_LOAD_INTERVALS: usize = 60;
+
 /// The longest turn without a look at the clock of the run and at requests to stop.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(100);
 

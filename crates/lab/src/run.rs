@@ -1,5 +1,6 @@
 //! A run: threads that each turn a worker, and one that keeps the time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
@@ -8,11 +9,13 @@ use std::time::Duration;
 use client::{Local, LocalCounters, LocalOptions, TcpFigures};
 use net::{make_waits_precise, monotonic_ns, pin_thread};
 
+use crate::latency_counts::{LatencyCounts, SharedLatencies};
 use crate::limits;
 use crate::load_plan::{Length, LoadPlan};
 use crate::measure::{Tally, Window};
 use crate::pacing::{Pace, time_left};
 use crate::process;
+use crate::run_intervals::{LoadInterval, RunIntervals, RunLook};
 use crate::stalls::{self, Stalls};
 use crate::worker::{ConnectionMode, LoadRunError, LoadWorker, WorkerPlan};
 use crate::workload::Workload;
@@ -30,6 +33,15 @@ pub struct LoadProgress {
     pub ended: u64,
     /// Measured calls that failed so far.
     pub failed: u64,
+    /// How long it has been measured.
+    pub measured_ns: u64,
+    /// How long it still goes on: of a run of a number of calls at the rate so far; `None`: not
+    /// known.
+    pub left_ns: Option<u64>,
+    /// The median of the latencies so far, to 1.6 %; `None`: no call has succeeded.
+    pub p50_ns: Option<u64>,
+    /// Their 99th percentile.
+    pub p99_ns: Option<u64>,
 }
 
 /// What came out.
@@ -55,6 +67,8 @@ pub struct LoadOutcome {
     /// What the kernel counted meanwhile; `None` where it does not say, and where connections came
     /// and went.
     pub tcp: Option<TcpFigures>,
+    /// How it went over time: intervals of the measured time that follow each other.
+    pub intervals: Vec<LoadInterval>,
     /// The user ended it early.
     pub was_stopped: bool,
 }
@@ -66,6 +80,34 @@ struct RunShared {
     is_over: AtomicBool,
     ended: AtomicU64,
     failed: AtomicU64,
+    /// Of each thread its own.
+    latencies: Vec<Arc<SharedLatencies>>,
+}
+
+impl RunShared {
+    fn new(threads: usize) -> RunShared {
+        RunShared {
+            stop: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            ended: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            latencies: (0..threads).map(|_| Arc::default()).collect(),
+        }
+    }
+
+    /// What has been counted until now.
+    fn look(&self, at_ns: u64) -> RunLook {
+        let mut latencies = LatencyCounts::default();
+        for shared in &self.latencies {
+            latencies.add_shared(shared);
+        }
+        RunLook {
+            at_ns,
+            ended: self.ended.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            latencies,
+        }
+    }
 }
 
 /// When the load begins, and what is measured of it.
@@ -93,12 +135,7 @@ pub fn run<W: Workload>(
     make: impl Fn(usize) -> W + Sync,
     show: &mut dyn FnMut(&LoadProgress) -> bool,
 ) -> Result<LoadOutcome, LoadRunError> {
-    let shared = RunShared {
-        stop: AtomicBool::new(false),
-        is_over: AtomicBool::new(false),
-        ended: AtomicU64::new(0),
-        failed: AtomicU64::new(0),
-    };
+    let shared = RunShared::new(plan.threads);
     thread::scope(|scope| {
         let (ready, readies) = channel();
         let mut threads = Vec::new();
@@ -232,6 +269,72 @@ impl Meter {
     }
 }
 
+/// What is seen of a run while it goes on.
+struct RunWatch<'a> {
+    plan: &'a LoadPlan,
+    timeline: Timeline,
+    shared: &'a RunShared,
+    /// Whether the measured time has begun.
+    is_measuring: bool,
+    intervals: RunIntervals,
+    was_stopped: bool,
+}
+
+impl RunWatch<'_> {
+    /// Looks and shows until this moment, unless all threads end before, or the run is to stop.
+    fn wait_until(
+        &mut self,
+        until_ns: u64,
+        threads: &[ScopedJoinHandle<'_, Result<ThreadResult, LoadRunError>>],
+        show: &mut dyn FnMut(&LoadProgress) -> bool,
+    ) {
+        while monotonic_ns() < until_ns && !threads.iter().all(ScopedJoinHandle::is_finished) {
+            let left_ns = until_ns.saturating_sub(monotonic_ns());
+            thread::sleep(Duration::from_nanos(left_ns).min(SHOW_EVERY));
+            let progress = self.look(monotonic_ns());
+            if !show(&progress) && !self.was_stopped {
+                self.was_stopped = true;
+                self.shared.stop.store(true, Relaxed);
+            }
+            if self.shared.stop.load(Relaxed) {
+                return;
+            }
+        }
+    }
+
+    fn look(&mut self, now_ns: u64) -> LoadProgress {
+        let window = self.timeline.window;
+        let measured_ns = now_ns.min(window.until_ns).saturating_sub(window.from_ns);
+        if self.is_measuring {
+            self.intervals.add(self.shared.look(measured_ns));
+        }
+        let look = self.intervals.last();
+        LoadProgress {
+            elapsed_ns: now_ns.saturating_sub(self.timeline.begin_ns),
+            is_connecting: false,
+            is_measuring: self.is_measuring,
+            ended: look.ended,
+            failed: look.failed,
+            measured_ns,
+            left_ns: left_ns(self.plan.length, window, now_ns, look.ended),
+            p50_ns: look.latencies.quantile_ns(0.5),
+            p99_ns: look.latencies.quantile_ns(0.99),
+        }
+    }
+}
+
+/// How long a run still goes on of whose calls so many have ended.
+fn left_ns(length: Length, window: Window, now_ns: u64, ended: u64) -> Option<u64> {
+    match length {
+        Length::Duration(_) => Some(window.until_ns.saturating_sub(now_ns)),
+        Length::Calls(calls) => {
+            let measured_ns = now_ns.saturating_sub(window.from_ns);
+            let each_ns = measured_ns.checked_div(ended)?;
+            Some(each_ns.saturating_mul(calls.saturating_sub(ended)))
+        }
+    }
+}
+
 /// Keeps the time while the threads work, reads the meters at both ends, and adds up.
 fn conduct(
     plan: &LoadPlan,
@@ -241,30 +344,18 @@ fn conduct(
     show: &mut dyn FnMut(&LoadProgress) -> bool,
 ) -> Result<LoadOutcome, LoadRunError> {
     let Window { from_ns, until_ns } = timeline.window;
-    let mut was_stopped = false;
-    let mut wait_until = |until_ns: u64, is_measuring: bool| {
-        while monotonic_ns() < until_ns && !threads.iter().all(ScopedJoinHandle::is_finished) {
-            let left_ns = until_ns.saturating_sub(monotonic_ns());
-            thread::sleep(Duration::from_nanos(left_ns).min(SHOW_EVERY));
-            let progress = LoadProgress {
-                elapsed_ns: monotonic_ns().saturating_sub(timeline.begin_ns),
-                is_connecting: false,
-                is_measuring,
-                ended: shared.ended.load(Relaxed),
-                failed: shared.failed.load(Relaxed),
-            };
-            if !show(&progress) && !was_stopped {
-                was_stopped = true;
-                shared.stop.store(true, Relaxed);
-            }
-            if shared.stop.load(Relaxed) {
-                return;
-            }
-        }
+    let mut watch = RunWatch {
+        plan,
+        timeline,
+        shared,
+        is_measuring: false,
+        intervals: RunIntervals::default(),
+        was_stopped: false,
     };
-    wait_until(from_ns, false);
+    watch.wait_until(from_ns, &threads, show);
     let before = Meter::read(plan.server_process);
-    wait_until(until_ns, true);
+    watch.is_measuring = true;
+    watch.wait_until(until_ns, &threads, show);
     let after = Meter::read(plan.server_process);
     let after_ns = monotonic_ns();
     let mut whole = ThreadResult {
@@ -280,8 +371,15 @@ fn conduct(
         Length::Calls(_) => whole.tally.last_end_ns.max(from_ns),
         Length::Duration(_) => until_ns.min(after_ns),
     };
+    let elapsed_ns = end_ns.saturating_sub(from_ns);
+    let rest = match plan.length {
+        Length::Calls(_) => shared.look(elapsed_ns),
+        // What ends behind its time is in no interval of it.
+        Length::Duration(_) => watch.intervals.last().clone(),
+    };
     Ok(LoadOutcome {
-        elapsed_ns: end_ns.saturating_sub(from_ns),
+        intervals: watch.intervals.finish(&rest, elapsed_ns),
+        elapsed_ns,
         from_ns,
         own_cpu_ns: after.own_ns - before.own_ns,
         server_cpu_ns: after
@@ -293,7 +391,7 @@ fn conduct(
         counters: whole.counters,
         tcp: whole.tcp.filter(|_| whole.tally.reconnects == 0),
         tally: whole.tally,
-        was_stopped: was_stopped || shared.stop.load(Relaxed),
+        was_stopped: watch.was_stopped || shared.stop.load(Relaxed),
     })
 }
 
@@ -362,6 +460,9 @@ fn run_thread<W: Workload>(
     }
     let _ = ready.send(());
     let timeline = turning.await_start(started)?;
+    if let Some(latencies) = shared.latencies.get(index) {
+        turning.worker.share_latencies(Arc::clone(latencies));
+    }
     turning.load(plan, timeline, shared)
 }
 

@@ -222,6 +222,63 @@ fn threads_share_connections_and_calls_evenly() {
 
 /// A run for a time lasts as long as that, however late its threads are, and what is shown of it
 /// grows.
+/// Intervals follow each other through the measured time, and no call ends in two of them.
+fn assert_intervals(outcome: &LoadOutcome) {
+    let intervals = &outcome.intervals;
+    let ends = intervals.first().zip(intervals.last());
+    let (first, last) = ends.expect("there is one at least");
+    assert_eq!(
+        (first.from_ns, last.until_ns <= outcome.elapsed_ns),
+        (0, true)
+    );
+    for pair in intervals.windows(2) {
+        assert_eq!(pair[0].until_ns, pair[1].from_ns, "{intervals:?}");
+    }
+    let ended: u64 = intervals.iter().map(|interval| interval.ended).sum();
+    assert!(ended <= outcome.tally.ended_in_window, "{intervals:?}");
+    for interval in intervals.iter().filter(|interval| interval.ended > 0) {
+        assert!(interval.p50_ns <= interval.p99_ns, "{interval:?}");
+        assert!(interval.p99_ns <= interval.most_ns, "{interval:?}");
+    }
+    let most_ns = intervals
+        .iter()
+        .filter_map(|interval| interval.most_ns)
+        .max();
+    let latencies = &outcome.tally.latency_ns;
+    // Buckets are wide.
+    let longest_ns = latencies.max() + latencies.max() / 30;
+    assert!(
+        most_ns.is_some_and(|most_ns| most_ns <= longest_ns),
+        "{intervals:?}"
+    );
+}
+
+#[test]
+fn a_run_of_a_number_of_calls_has_each_in_an_interval() {
+    let server = Server::echo();
+    let mut left = Vec::new();
+    let outcome = run(
+        &plan(&server, Length::Calls(500)),
+        |_| echo(),
+        &mut |progress| {
+            left.push(progress.left_ns.is_some() == (progress.ended > 0));
+            true
+        },
+    );
+    let outcome = outcome.expect("the server is there");
+    assert_intervals(&outcome);
+    let ended: u64 = outcome
+        .intervals
+        .iter()
+        .map(|interval| interval.ended)
+        .sum();
+    assert_eq!((ended, outcome.tally.succeeded), (500, 500));
+    assert!(
+        left.iter().all(|is_right| *is_right),
+        "known as soon as a call has ended"
+    );
+}
+
 #[test]
 fn a_run_for_a_time_lasts_so_long() {
     let server = Server::echo();
@@ -243,6 +300,7 @@ fn a_run_for_a_time_lasts_so_long() {
         tally.ended_by_place.iter().sum::<u64>(),
         tally.ended_in_window
     );
+    assert_intervals(&outcome);
 
     let all: Vec<LoadProgress> = all.into_iter().filter(|it| !it.is_connecting).collect();
     let measuring = all
@@ -255,6 +313,14 @@ fn a_run_for_a_time_lasts_so_long() {
         assert_eq!(progress.failed, 0);
         assert!(progress.ended <= tally.ended_in_window);
         assert!(progress.elapsed_ns <= wall.as_nanos() as u64);
+        assert!(progress.left_ns.is_some_and(|left_ns| left_ns <= 750 * MS));
+        assert!(progress.measured_ns <= 500 * MS);
+        assert_eq!(
+            progress.p99_ns.is_some(),
+            progress.ended > 0,
+            "{progress:?}"
+        );
+        assert!(progress.p50_ns <= progress.p99_ns, "{progress:?}");
     }
     for pair in all.windows(2) {
         assert!(

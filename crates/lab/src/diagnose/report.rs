@@ -9,7 +9,7 @@ use super::diagnosis::{Conclusion, Diagnosis, percent, process_words, rate, time
 use super::evidence::{
     ClientEvidence, ClientRun, CompressionUse, LoadEvidence, LoadPoint, ProcessUse,
 };
-use crate::machine::LoadMachine;
+use crate::machine::{LoadMachine, OnMachine};
 use crate::tap::time;
 
 /// What was measured.
@@ -26,6 +26,12 @@ pub struct DiagnosisReport {
     machine: Option<LoadMachine>,
     diagnosis: Diagnosis,
     evidence: ReportedEvidence,
+}
+
+impl OnMachine for DiagnosisReport {
+    fn set_machine(&mut self, machine: LoadMachine) {
+        self.machine = Some(machine);
+    }
 }
 
 impl DiagnosisReport {
@@ -54,15 +60,6 @@ impl DiagnosisReport {
             machine: None,
             diagnosis,
             evidence: ReportedEvidence::Client(Box::new(evidence)),
-        }
-    }
-
-    /// The same with the machine on which the load was made, as it was before.
-    #[must_use]
-    pub fn on_machine(self, machine: LoadMachine) -> DiagnosisReport {
-        DiagnosisReport {
-            machine: Some(machine),
-            ..self
         }
     }
 

@@ -42,6 +42,19 @@ pub struct LoadMachine {
     pub others: Option<CpuShares>,
 }
 
+/// A report of what was measured on one machine.
+pub trait OnMachine: Sized {
+    /// Keeps the machine for the report.
+    fn set_machine(&mut self, machine: LoadMachine);
+
+    /// The same report with the machine, as it was before anything was measured.
+    #[must_use]
+    fn on_machine(mut self, machine: LoadMachine) -> Self {
+        self.set_machine(machine);
+        self
+    }
+}
+
 impl LoadMachine {
     /// Reads what the kernel says. `others`: what CPUs did before the load began.
     pub fn read(

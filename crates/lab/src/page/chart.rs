@@ -43,6 +43,24 @@ pub(crate) struct ChartSeries {
     pub(crate) points: Vec<Option<ChartPoint>>,
 }
 
+impl ChartSeries {
+    /// Figures that were measured once each.
+    pub(crate) fn of_single(
+        name: &str,
+        values: impl IntoIterator<Item = Option<f64>>,
+    ) -> ChartSeries {
+        let point = |value: f64| ChartPoint {
+            value,
+            range: (value, value),
+            middle_half: None,
+        };
+        ChartSeries {
+            name: name.to_owned(),
+            points: values.into_iter().map(|value| value.map(point)).collect(),
+        }
+    }
+}
+
 /// Lines over the values of a parameter, which stand at equal distances.
 #[derive(Debug)]
 pub(crate) struct LineChart<'a> {
@@ -73,6 +91,13 @@ pub(crate) struct PointChart<'a> {
 }
 
 impl LineChart<'_> {
+    /// Draws it with its title as the caption, if it has any point.
+    pub(crate) fn with_caption(&self) -> Option<(String, String)> {
+        let mut points = self.series.iter().flat_map(|one| &one.points);
+        let has_any = points.any(Option::is_some);
+        has_any.then(|| (self.title.to_owned(), self.svg()))
+    }
+
     /// Draws it.
     pub(crate) fn svg(&self) -> String {
         let series = self.series.get(..SERIES_MOST).unwrap_or(self.series);
@@ -123,13 +148,12 @@ impl LineChart<'_> {
                     chart.middle_half(number, x, low, high);
                 }
                 let label = self.labels.get(*index).map_or("", String::as_str);
-                let told = format!(
-                    "{} {label}: {} (runs from {} to {})",
-                    one.name,
-                    short(point.value),
-                    short(point.range.0),
-                    short(point.range.1)
-                );
+                let (least, most) = point.range;
+                let runs = match least < most {
+                    true => format!(" (runs from {} to {})", short(least), short(most)),
+                    false => String::new(),
+                };
+                let told = format!("{} {label}: {}{runs}", one.name, short(point.value));
                 chart.point(number, x, *y, &told);
             }
         }
@@ -399,6 +423,31 @@ mod tests {
             svg.contains("&lt;4&gt;") && svg.contains("a &amp; b"),
             "{svg}"
         );
+    }
+
+    #[test]
+    fn what_was_measured_once_has_no_range() {
+        let once = ChartSeries::of_single("once", [Some(2.0), None]);
+        let svg = drawn(std::slice::from_ref(&once), false);
+        assert!(
+            svg.contains("once 1: 2<") && !svg.contains("runs from"),
+            "{svg}"
+        );
+        let chart = |series: &[ChartSeries]| {
+            let labels = ["1".to_owned()];
+            let (title, below, is_log) = ("t", "b", false);
+            let labels = labels.as_slice();
+            LineChart {
+                title,
+                labels,
+                below,
+                series,
+                is_log,
+            }
+            .with_caption()
+        };
+        assert_eq!(chart(&[once]).map(|(caption, _)| caption), Some("t".into()));
+        assert_eq!(chart(&[ChartSeries::of_single("none", [None])]), None);
     }
 
     #[test]

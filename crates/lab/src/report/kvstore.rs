@@ -120,15 +120,29 @@ impl KvstoreReport {
 
     /// The text for people.
     pub fn text(&self) -> String {
+        let mut lines: Vec<String> = self.void_lines();
+        lines.extend(self.report.machine_lines());
+        lines.extend(self.lines_of_article());
+        lines.push(self.report.text_of_load());
+        lines.join("\n")
+    }
+
+    /// One file that needs nothing else, with charts.
+    pub fn html(&self) -> String {
+        self.report.html_with(&self.lines_of_article())
+    }
+
+    fn lines_of_article(&self) -> Vec<String> {
         let all = self.counts().iter().sum();
         let (counted_per_s, all_per_s) = (self.per_s(self.counted()), self.per_s(all));
         let note = match self.leaves_creates_out {
             true => "as the article's first client counts: without Creates",
             false => "as the article's client counts",
         };
-        let mut lines: Vec<String> = self.void_lines();
-        lines.push(format!("Did {counted_per_s:.3} RPCs/s ({note})"));
-        lines.push(format!("all operations: {all_per_s:.3} RPCs/s"));
+        let mut lines = vec![
+            format!("Did {counted_per_s:.3} RPCs/s ({note})"),
+            format!("all operations: {all_per_s:.3} RPCs/s"),
+        ];
         lines.extend(self.ceiling_lines());
         let by_kind = NAMES.iter().zip(self.counts());
         let by_kind: Vec<String> = by_kind
@@ -141,8 +155,7 @@ impl KvstoreReport {
                 "expected races: {not_found} NOT_FOUND, {already_exists} ALREADY_EXISTS"
             ));
         }
-        lines.push(self.report.text_without_void());
-        lines.join("\n")
+        lines
     }
 
     fn void_lines(&self) -> Vec<String> {

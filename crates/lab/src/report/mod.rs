@@ -3,6 +3,7 @@
 mod kvstore;
 mod little;
 mod messages;
+mod page;
 mod ping;
 mod rate_parts;
 mod rows;
@@ -18,6 +19,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::load_plan::LoadPlan;
+use crate::machine::{LoadMachine, OnMachine};
 use crate::pacing::Pace;
 use crate::requirement::{RequiredFigures, Requirement, RequirementResult};
 use crate::run::LoadOutcome;
@@ -43,6 +45,13 @@ pub struct Report {
     noise: Option<String>,
     behind: Option<void::Behind>,
     required: Vec<RequirementResult>,
+    machine: Option<LoadMachine>,
+}
+
+impl OnMachine for Report {
+    fn set_machine(&mut self, machine: LoadMachine) {
+        self.machine = Some(machine);
+    }
 }
 
 impl Report {
@@ -62,6 +71,7 @@ impl Report {
             outcome,
             records_per_call,
             required: Vec::new(),
+            machine: None,
         }
     }
 
@@ -146,6 +156,9 @@ impl Report {
         self.add_costs(&mut fields);
         little::add(self, &mut fields);
         self.add_requirements(&mut fields);
+        if let Some(machine) = &self.machine {
+            fields.extend(object([("machine", machine.fields().into())]));
+        }
         fields
     }
 
@@ -154,9 +167,13 @@ impl Report {
         csv_lines(&self.fields())
     }
 
-    /// [`Report::text`] without the lines that say why the result is void.
-    fn text_without_void(&self) -> String {
-        text::text_without_void(self)
+    /// [`Report::text`] without the lines that say why the result is void, and the machine.
+    fn text_of_load(&self) -> String {
+        text::text_of_load(self)
+    }
+
+    fn machine_lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.machine.iter().flat_map(LoadMachine::lines)
     }
 
     pub(crate) fn is_open_loop(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::limits;
 use crate::load_plan::Length;
 use crate::measure::Tally;
 use crate::pacing::Arrivals;
+use crate::run_intervals::LoadInterval;
 use crate::stalls::Stalls;
 use crate::worker::{ConnectionMode, WorkerPlan};
 
@@ -57,8 +58,23 @@ pub(crate) fn outcome() -> LoadOutcome {
             ..LocalCounters::default()
         },
         tcp: None,
+        intervals: intervals(),
         was_stopped: false,
     }
+}
+
+/// Four quarters of that second.
+fn intervals() -> Vec<LoadInterval> {
+    let quarter = |number: u64| LoadInterval {
+        from_ns: number * 250_000_000,
+        until_ns: (number + 1) * 250_000_000,
+        ended: 250,
+        failed: 0,
+        p50_ns: Some(500_000),
+        p99_ns: Some(990_000),
+        most_ns: Some(1_000_000),
+    };
+    (0..4).map(quarter).collect()
 }
 
 pub(super) fn report(pace: Pace, outcome: LoadOutcome) -> Report {
@@ -371,6 +387,7 @@ fn distinct() -> LoadOutcome {
             segments_in: 1_400,
             retransmits: 19,
         }),
+        intervals: Vec::new(),
         was_stopped: true,
     }
 }

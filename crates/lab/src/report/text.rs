@@ -8,37 +8,45 @@ use crate::pacing::{Arrivals, Pace};
 use crate::worker::ConnectionMode;
 
 pub(super) fn text(report: &Report) -> String {
-    let mut lines = Vec::new();
-    for reason in &report.void {
-        lines.push(format!("VOID: {reason}"));
-    }
+    let mut lines = warnings(report);
+    lines.extend(report.machine_lines());
+    lines.push(text_of_load(report));
+    lines.join("\n")
+}
+
+/// What must be known before anything else is read.
+pub(super) fn warnings(report: &Report) -> Vec<String> {
+    let mut lines: Vec<String> = (report.void.iter())
+        .map(|reason| format!("VOID: {reason}"))
+        .collect();
     if let Some(behind) = &report.behind {
         lines.push(format!("BEHIND: {behind}"));
     }
     if let Some(noise) = &report.noise {
         lines.push(format!("NOISY: {noise}"));
     }
-    lines.push(text_without_void(report));
-    lines.join("\n")
+    lines
 }
 
-pub(super) fn text_without_void(report: &Report) -> String {
+pub(super) fn text_of_load(report: &Report) -> String {
     let mut lines = vec![load(report)];
     lines.extend(calls(report));
     lines.extend(latencies(report));
     lines.extend(rate_parts::lines(report));
     lines.extend(costs(report));
     lines.extend(little::line(report));
-    lines.extend(
-        report
-            .required
-            .iter()
-            .map(|result| format!("required: {result}")),
-    );
+    lines.extend(requirements(report));
     lines.join("\n")
 }
 
-fn load(report: &Report) -> String {
+/// What was required, and whether it was reached.
+pub(super) fn requirements(report: &Report) -> impl Iterator<Item = String> + '_ {
+    let results = report.required.iter();
+    results.map(|result| format!("required: {result}"))
+}
+
+/// What was called, where, and how.
+pub(super) fn load(report: &Report) -> String {
     let worker = &report.plan.worker;
     let (connections, in_flight) = (report.plan.connections, worker.in_flight);
     let shape = match worker.mode {

@@ -9,7 +9,7 @@ use super::claim::Claim;
 use super::measurements::{MeasuredRun, Measurements};
 use super::plan::{PublishedCount, ScenarioPlan, ScenarioScale};
 use super::table::{Column, number};
-use crate::machine::LoadMachine;
+use crate::machine::{LoadMachine, OnMachine};
 
 /// What a scenario has shown, and what that says of the publication.
 #[derive(Clone, Debug)]
@@ -21,6 +21,12 @@ pub struct ScenarioReport {
     measured: Measurements,
     claims: Vec<Claim>,
     machine: Option<LoadMachine>,
+}
+
+impl OnMachine for ScenarioReport {
+    fn set_machine(&mut self, machine: LoadMachine) {
+        self.machine = Some(machine);
+    }
 }
 
 impl ScenarioReport {
@@ -39,15 +45,6 @@ impl ScenarioReport {
             seed,
             measured,
             machine: None,
-        }
-    }
-
-    /// The same with the machine on which it ran, as it was before.
-    #[must_use]
-    pub fn on_machine(self, machine: LoadMachine) -> ScenarioReport {
-        ScenarioReport {
-            machine: Some(machine),
-            ..self
         }
     }
 

@@ -11,7 +11,7 @@ use super::tcp_of_side::TcpOfSide;
 use super::time_use::TimeUse;
 use super::timeline;
 use super::verdict::{TapVerdict, judge, mean_ns, percent, time};
-use crate::machine::LoadMachine;
+use crate::machine::{LoadMachine, OnMachine};
 
 /// Methods and ends that the text names.
 const SHOWN_ROWS: usize = 12;
@@ -26,6 +26,12 @@ pub struct TapReport {
     machine: Option<LoadMachine>,
 }
 
+impl OnMachine for TapReport {
+    fn set_machine(&mut self, machine: LoadMachine) {
+        self.machine = Some(machine);
+    }
+}
+
 impl TapReport {
     /// Judges what was seen between the two addresses.
     pub fn new(listen: Address, target: Address, summary: TapSummary) -> TapReport {
@@ -35,15 +41,6 @@ impl TapReport {
             target,
             summary,
             machine: None,
-        }
-    }
-
-    /// The same with the machine of the tap, as it was before.
-    #[must_use]
-    pub fn on_machine(self, machine: LoadMachine) -> TapReport {
-        TapReport {
-            machine: Some(machine),
-            ..self
         }
     }
 

@@ -123,6 +123,9 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                     self.tally.misses_by_kind[call.kind] += u64::from(is_miss);
                     self.tally
                         .succeed(call.intended_ns, call.sent_ns, now_ns, is_miss);
+                    if let Some(shared) = &self.shared_latencies {
+                        shared.record(now_ns - call.intended_ns);
+                    }
                 }
                 Err(kind) => self.tally.fail(kind, 1, text),
             }

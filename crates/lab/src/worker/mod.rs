@@ -17,9 +17,11 @@ pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use client::Credentials;
 
+use crate::latency_counts::SharedLatencies;
 use crate::limits;
 use crate::measure::{PartTally, StreamTally, Tally, Window};
 use crate::pacing::{Pace, Schedule};
@@ -156,6 +158,8 @@ pub struct LoadWorker<W, T: Transport> {
     /// Whether a call has succeeded, at any time.
     has_succeeded: bool,
     tally: Tally,
+    /// Where latencies are also counted for others, while the run goes on.
+    shared_latencies: Option<Arc<SharedLatencies>>,
     fatal: Option<LoadRunError>,
 }
 
@@ -211,6 +215,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 streams: streaming.map(|_| Box::new(StreamTally::default())),
                 ..Tally::default()
             },
+            shared_latencies: None,
             fatal: None,
             plan,
             workload,
@@ -254,6 +259,11 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             Some(error) => Err(error),
             None => Ok(self.plan.mode == ConnectionMode::Short || self.lines.all_open()),
         }
+    }
+
+    /// Latencies are also counted there, where others read them. No other worker may count there.
+    pub fn share_latencies(&mut self, shared: Arc<SharedLatencies>) {
+        self.shared_latencies = Some(shared);
     }
 
     /// From `begin_ns` on calls begin; those in the window are measured.

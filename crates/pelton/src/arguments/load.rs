@@ -287,6 +287,11 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FILE")]
     pub histogram: Option<PathBuf>,
 
+    /// Draw the run into this file: one page that needs no network, with charts of the latencies
+    /// and of the time
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
     /// How long each call may take; the server is told
     #[arg(long, value_name = "TIME", conflicts_with = "pipe")]
     pub deadline: Option<Span>,

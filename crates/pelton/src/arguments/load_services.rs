@@ -2,6 +2,7 @@
 //! other systems.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -84,6 +85,10 @@ pub struct KvstoreLoadArguments {
     /// Measure so long
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub duration: Span,
+
+    /// Draw the run into this file: one page that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 
     /// Begins the random numbers: the same seed chooses the same keys and values [default: another
     /// one each time]

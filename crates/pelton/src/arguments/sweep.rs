@@ -93,6 +93,9 @@ pub struct CompareArguments {
     pub output: ReportOutput,
 }
 
+/// The flag of a load that a sweep has itself, for a page of all its runs.
+const OWN_PAGE: &str = "html";
+
 /// All flags of `pelton load`, without its subcommands.
 #[derive(Debug)]
 pub struct SweptLoad(pub LoadArguments);
@@ -110,7 +113,10 @@ impl FromArgMatches for SweptLoad {
 impl Args for SweptLoad {
     fn augment_args(command: Command) -> Command {
         let load = LoadArguments::augment_args(Command::new("load"));
-        let command = command.args(load.get_arguments().cloned());
+        let arguments = load
+            .get_arguments()
+            .filter(|argument| argument.get_id() != OWN_PAGE);
+        let command = command.args(arguments.cloned());
         load.get_groups().cloned().fold(command, Command::group)
     }
 

@@ -21,6 +21,7 @@ mod lab;
 mod load;
 mod load_machine;
 mod log;
+mod page_file;
 mod pipe;
 mod promote;
 mod proto;

@@ -4,7 +4,7 @@ use super::{
     ClientEvidence, ClientRun, DiagnosisReport, LoadEvidence, LoadMachine, LoadPoint,
     ReportedEvidence, client_rows, client_runs, conditions_of, load_rows,
 };
-use crate::page::{ChartPoint, ChartSeries, LineChart, Page, PointChart};
+use crate::page::{ChartSeries, LineChart, Page, PointChart};
 
 impl DiagnosisReport {
     /// One file that needs nothing else.
@@ -42,17 +42,7 @@ fn series<'a, T: 'a>(
     of: impl IntoIterator<Item = &'a T>,
     figure: impl Fn(&T) -> Option<f64>,
 ) -> ChartSeries {
-    let point = |one| {
-        figure(one).map(|value| ChartPoint {
-            value,
-            range: (value, value),
-            middle_half: None,
-        })
-    };
-    ChartSeries {
-        name: name.into(),
-        points: of.into_iter().map(point).collect(),
-    }
+    ChartSeries::of_single(name, of.into_iter().map(figure))
 }
 
 /// A chart whose caption is its title, if it has any point.
@@ -62,17 +52,14 @@ fn lines(
     series: &[ChartSeries],
     is_log: bool,
 ) -> Option<(String, String)> {
-    let mut points = series.iter().flat_map(|one| &one.points);
-    points.any(Option::is_some).then(|| {
-        let chart = LineChart {
-            title,
-            labels,
-            below,
-            series,
-            is_log,
-        };
-        (title.to_owned(), chart.svg())
-    })
+    let chart = LineChart {
+        title,
+        labels,
+        below,
+        series,
+        is_log,
+    };
+    chart.with_caption()
 }
 
 /// Of the experiments on one connection, which have ever more calls in flight.

@@ -7,20 +7,16 @@ use std::path::Path;
 use lab::compare::{ComparedSide, Comparison};
 use lab::sweep::limits;
 
-use super::page_file::PageFile;
 use super::print_report;
 use crate::arguments::CompareArguments;
+use crate::command::page_file::PageFile;
 use crate::exit::{Exit, Failure};
 
 /// Compares two saved results; a miss if anything became worse, or nothing can be said.
 pub fn compare(arguments: &CompareArguments) -> Result<Exit, Failure> {
     let one = side(&arguments.one)?;
     let other = side(&arguments.other)?;
-    let page = PageFile {
-        flag: "--html",
-        path: arguments.html.as_deref(),
-    };
-    page.check_writable()?;
+    let page = PageFile::check("--html", arguments.html.as_deref())?;
     let comparison = Comparison::new(one, other).ok_or_else(|| {
         Failure::Usage(format!(
             "{} and {} have no cell in common that has runs which are not void: compare results of \
@@ -29,10 +25,10 @@ pub fn compare(arguments: &CompareArguments) -> Result<Exit, Failure> {
             arguments.other.display()
         ))
     })?;
-    // However the one goes, the other is tried: nobody may read what is printed.
-    let drawn = page.write(|| comparison.html());
-    print_report(arguments.output, &comparison.text(), || comparison.fields())?;
-    drawn?;
+    page.write_and_print(
+        || comparison.html(),
+        || print_report(arguments.output, &comparison.text(), || comparison.fields()),
+    )?;
     Ok(match comparison.is_worse() || comparison.is_undecided() {
         true => Exit::Miss,
         false => Exit::Done,

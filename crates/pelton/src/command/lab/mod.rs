@@ -6,7 +6,6 @@ mod compare;
 mod diagnose;
 mod histogram;
 mod listen_tls;
-mod page_file;
 mod process;
 mod scenario;
 mod started;

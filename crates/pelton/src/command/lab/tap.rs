@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use lab::machine::OnMachine;
 use lab::tap::{Bottleneck, Conditions, Tap, TapError, TapPlan, TapReport, TapTarget, TapTotals};
 use net::Address;
 
 use super::client_command::ClientCommand;
 use super::listen_tls::listen_tls;
-use super::page_file::PageFile;
 use super::print_report;
 use crate::arguments::TapArguments;
 use crate::command::load_machine::load_machine;
+use crate::command::page_file::PageFile;
 use crate::command::tls::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -47,11 +48,7 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
         tap.address(),
         arguments.target
     ));
-    let page = PageFile {
-        flag: "--timeline",
-        path: arguments.timeline.as_deref(),
-    };
-    page.check_writable()?;
+    let page = PageFile::check("--timeline", arguments.timeline.as_deref())?;
     let mut client = match arguments.command.as_slice() {
         [] => None,
         words => Some(ClientCommand::start(words, tap.address())?),
@@ -70,10 +67,10 @@ pub fn tap(arguments: &TapArguments) -> Result<Exit, Failure> {
     }
     let report = TapReport::new(tap.address().clone(), arguments.target.clone(), summary)
         .on_machine(machine);
-    // However the one goes, the other is tried: nobody may read what is printed.
-    let drawn = page.write(|| drawn(&report, page.path));
-    print_report(arguments.output, &report.text(), || report.fields())?;
-    drawn?;
+    page.write_and_print(
+        || drawn(&report, arguments.timeline.as_deref()),
+        || print_report(arguments.output, &report.text(), || report.fields()),
+    )?;
     let is_seen = report.verdict().bottleneck != Bottleneck::NothingSeen;
     Ok(match is_seen && !has_failed {
         _ if interrupt.is_set() => Exit::of_signal(),

@@ -77,17 +77,53 @@ impl LiveLine {
                 let percent = stored.saturating_mul(100) / keys.max(1);
                 format!("storing the keys: {stored} of {keys} ({percent} %)")
             }
-            LiveWork::Loading => {
-                let phase = if progress.is_measuring {
-                    "measuring"
-                } else {
-                    "warming up"
-                };
-                let (ended, failed) = (progress.ended, progress.failed);
-                format!("{phase}: {ended} calls ended, {failed} failed")
-            }
+            LiveWork::Loading => loading(progress),
         }
     }
+}
+
+/// How a load goes: what matters most first, as a narrow terminal cuts the rest.
+fn loading(progress: &LoadProgress) -> String {
+    let left = progress.left_ns.map_or_else(String::new, |left_ns| {
+        format!(", {} left", seconds_up(left_ns))
+    });
+    if !progress.is_measuring {
+        return format!("warming up{left}");
+    }
+    let seconds = progress.measured_ns as f64 / 1e9;
+    let rate = match seconds > 0.0 {
+        true => progress.ended as f64 / seconds,
+        false => 0.0,
+    };
+    let latency = |name: &str, ns: Option<u64>| {
+        ns.map_or_else(String::new, |ns| format!(", {name} {}", latency(ns)))
+    };
+    format!(
+        "measuring{left}: {rate:.0} calls/s{}{}, {} failed",
+        latency("p50", progress.p50_ns),
+        latency("p99", progress.p99_ns),
+        progress.failed
+    )
+}
+
+/// A time in whole seconds that is not over before it is.
+fn seconds_up(ns: u64) -> String {
+    format!("{} s", ns.div_ceil(1_000_000_000))
+}
+
+/// A latency with three digits.
+fn latency(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let places = match value {
+        ..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.places$} {unit}")
 }
 
 impl Drop for LiveLine {
@@ -120,5 +156,48 @@ mod tests {
         };
         assert_eq!(words(5), "storing the keys: 500 of 1050 (47 %)");
         assert_eq!(words(11), "storing the keys: 1050 of 1050 (100 %)");
+    }
+
+    #[test]
+    fn a_load_shows_what_it_has_measured_so_far() {
+        let warming = LoadProgress {
+            left_ns: Some(2_500_000_000),
+            ended: 7,
+            ..LoadProgress::default()
+        };
+        assert_eq!(loading(&warming), "warming up, 3 s left");
+        let measuring = LoadProgress {
+            is_measuring: true,
+            left_ns: Some(1_000_000_000),
+            measured_ns: 500_000_000,
+            ended: 61_728,
+            failed: 2,
+            p50_ns: Some(184_320),
+            p99_ns: Some(2_450_000),
+            ..LoadProgress::default()
+        };
+        assert_eq!(
+            loading(&measuring),
+            "measuring, 1 s left: 123456 calls/s, p50 184 µs, p99 2.45 ms, 2 failed"
+        );
+        let nothing = LoadProgress {
+            is_measuring: true,
+            ..LoadProgress::default()
+        };
+        assert_eq!(loading(&nothing), "measuring: 0 calls/s, 0 failed");
+    }
+
+    #[test]
+    fn latencies_have_three_digits() {
+        for (ns, text) in [
+            (950, "0.95 µs"),
+            (99_960, "100.0 µs"),
+            (45_600, "45.6 µs"),
+            (999_999, "1000 µs"),
+            (12_345_678, "12.3 ms"),
+            (2_000_000_000, "2.00 s"),
+        ] {
+            assert_eq!(latency(ns), text);
+        }
     }
 }

@@ -12,12 +12,15 @@ mod run;
 mod services;
 
 use client::FramedStatus;
+use lab::machine::OnMachine;
 use lab::sweep::SweepReport;
 use lab::{FailureKind, KvstoreReport, LoadPlan, Report, Requirement, UploadReport};
 use net::Address;
 use serde_json::{Map, Value};
 
 use crate::arguments::{LoadArguments, LoadFormat, LoadService, OutputFormat};
+use crate::command::load_machine::load_machine;
+use crate::command::page_file::PageFile;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -44,11 +47,14 @@ fn load_server(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, 
     let plan = checked_plan(arguments, is_token_named)?;
     let histogram = arguments.histogram.as_deref();
     let histogram = histogram.map(HistogramFile::open).transpose()?;
+    let page = PageFile::check("--html", arguments.html.as_deref())?;
     let interrupt = Interrupt::listen();
-    let report = measure(arguments, &plan, &interrupt)?.requiring(&arguments.require);
-    // However the one goes, the other is tried: nobody may read what is printed.
+    let machine = load_machine(&arguments.address);
+    let report = measure(arguments, &plan, &interrupt)?;
+    let report = report.requiring(&arguments.require).on_machine(machine);
+    // However the one goes, the others are tried: nobody may read what is printed.
     let written = histogram.map_or(Ok(()), |histogram| histogram.write(&report));
-    print(&report, arguments.format)?;
+    page.write_and_print(|| report.html(), || print(&report, arguments.format))?;
     written?;
     let is_about_errors = arguments.require.iter().any(Requirement::is_about_errors);
     let exit = verdict_with(&report, &arguments.address, &interrupt, is_about_errors)?;
@@ -64,15 +70,19 @@ pub(super) fn checked_plan(
     is_token_named: bool,
 ) -> Result<LoadPlan, Failure> {
     let plan = plan::plan(arguments, is_token_named)?;
-    if let Some(process) = arguments.server_pid {
-        lab::process_cpu_ns(process).map_err(|error| {
-            Failure::Failed(format!(
-                "cannot read the CPU time of process {process}: {error}; --server-pid is the \
-                 process of a server on this machine"
-            ))
-        })?;
-    }
+    arguments.server_pid.map_or(Ok(()), check_process)?;
     Ok(plan)
+}
+
+/// Fails if this is no process of which the CPU time can be measured.
+pub(super) fn check_process(process: u32) -> Result<(), Failure> {
+    let read = lab::process_cpu_ns(process).map_err(|error| {
+        Failure::Failed(format!(
+            "cannot read the CPU time of process {process}: {error}; --server-pid is the process \
+             of a server on this machine"
+        ))
+    });
+    read.map(drop)
 }
 
 /// Makes one load.

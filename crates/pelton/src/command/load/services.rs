@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use client::Credentials;
+use lab::machine::OnMachine;
 use lab::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreReport, KvstoreWorkload, Length,
     LoadPlan, Ping, PingTable, Report, WorkerPlan,
@@ -14,6 +15,8 @@ use super::{print, print_lines};
 use crate::arguments::{
     KvstoreLoadArguments, LoadFormat, LoadKeys, LoadTarget, PingConnections, PingLoadArguments,
 };
+use crate::command::load_machine::load_machine;
+use crate::command::page_file::PageFile;
 use crate::command::tls::client_tls;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -54,7 +57,9 @@ pub fn load_kvstore(
     };
     let left = KvstoreLeft::default();
     let make = |_| KvstoreWorkload::new(load, seed).leaving(&left);
+    let page = PageFile::check("--html", arguments.html.as_deref())?;
     let interrupt = Interrupt::listen();
+    let machine = load_machine(&arguments.target.address);
     let outcome = run(&plan, make, &interrupt);
     let timeout = arguments.target.timeout;
     let deleted = delete_left(&plan, timeout, left.take(load, seed));
@@ -74,7 +79,7 @@ pub fn load_kvstore(
         KeyUse::Owned => "owned",
     };
     let what = format!("io.grpc.KeyValueService, keys {name}, seed {seed}");
-    let report = Report::new(what, &plan, outcome, 1);
+    let report = Report::new(what, &plan, outcome, 1).on_machine(machine);
     let report = KvstoreReport::new(
         report,
         keys,
@@ -82,7 +87,7 @@ pub fn load_kvstore(
         arguments.blocking,
         arguments.simulate.0,
     );
-    print(&report, arguments.target.format)?;
+    page.write_and_print(|| report.html(), || print(&report, arguments.target.format))?;
     super::verdict(report.report(), &arguments.target.address, &interrupt)
 }
 

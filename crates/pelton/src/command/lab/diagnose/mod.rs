@@ -9,13 +9,15 @@ use std::net::TcpStream;
 
 use lab::agent::RemoteWatch;
 use lab::diagnose::SystemFolders;
+use lab::machine::OnMachine;
 use net::Address;
 
-use super::page_file::PageFile;
 use super::print_report;
 use super::this_machine::is_on_this_machine;
 use crate::arguments::DiagnoseArguments;
+use crate::command::load::check_process;
 use crate::command::load_machine::load_machine;
+use crate::command::page_file::PageFile;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
@@ -42,11 +44,7 @@ pub(super) fn diagnose(
         agent: agent.as_ref(),
     };
     let interrupt = Interrupt::listen();
-    let page = PageFile {
-        flag: "--html",
-        path: arguments.html.as_deref(),
-    };
-    page.check_writable()?;
+    let page = PageFile::check("--html", arguments.html.as_deref())?;
     let machine = load_machine(&arguments.target);
     let report = match &arguments.client {
         Some(command) => by_client::diagnose(arguments, command, &server, &interrupt)?,
@@ -56,10 +54,10 @@ pub(super) fn diagnose(
         }
     };
     let report = report.on_machine(machine);
-    // However the one goes, the other is tried: nobody may read what is printed.
-    let drawn = page.write(|| report.html());
-    print_report(arguments.output, &report.text(), || report.fields())?;
-    drawn?;
+    page.write_and_print(
+        || report.html(),
+        || print_report(arguments.output, &report.text(), || report.fields()),
+    )?;
     Ok(match report.has_evidence() {
         _ if interrupt.is_set() => Exit::of_signal(),
         true => Exit::Done,
@@ -76,12 +74,7 @@ fn server_processes(
         return Ok(Vec::new());
     }
     if let Some(process) = arguments.server_pid {
-        lab::process_cpu_ns(process).map_err(|error| {
-            Failure::Failed(format!(
-                "cannot read the CPU time of process {process}: {error}; --server-pid is the \
-                 process of a server on this machine"
-            ))
-        })?;
+        check_process(process)?;
         return Ok(vec![process]);
     }
     let Address::Tcp { port, .. } = &arguments.target else {

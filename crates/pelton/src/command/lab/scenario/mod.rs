@@ -4,13 +4,14 @@ mod csv_files;
 mod launch;
 mod one_run;
 
+use lab::machine::OnMachine;
 use lab::scenario::{Measurements, PlannedClient, Scenario, ScenarioPlan, ScenarioReport};
 use net::Address;
 
-use super::page_file::PageFile;
 use super::print_report;
 use crate::arguments::{ScenarioArguments, ScenarioName};
 use crate::command::load_machine::load_machine;
+use crate::command::page_file::PageFile;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
@@ -33,11 +34,7 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
     let csv_files = arguments.csv.as_deref();
     let csv_files = csv_files.map(|path| CsvFiles::check(path, scenario));
     let csv_files = csv_files.transpose()?;
-    let page = PageFile {
-        flag: "--html",
-        path: arguments.html.as_deref(),
-    };
-    page.check_writable()?;
+    let page = PageFile::check("--html", arguments.html.as_deref())?;
     let scale = arguments.scale();
     let mut plan = scenario.plan(scale);
     if let Some(rounds) = arguments.rounds {
@@ -57,10 +54,10 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
     });
     let measured = measure_all(&plan, seed, &launcher, &interrupt);
     let report = ScenarioReport::new((scenario, scale), plan, seed, measured).on_machine(machine);
-    // However the one goes, the other is tried: nobody may read what is printed.
-    let drawn = page.write(|| report.html());
-    print_report(arguments.output, &report.text(), || report.fields())?;
-    drawn?;
+    page.write_and_print(
+        || report.html(),
+        || print_report(arguments.output, &report.text(), || report.fields()),
+    )?;
     if let Some(files) = csv_files {
         files.write(&report)?;
     }

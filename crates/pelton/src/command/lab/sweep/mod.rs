@@ -17,12 +17,12 @@ use net::Address;
 
 use self::relay::SweepRelay;
 use self::save::SaveFile;
-use super::page_file::PageFile;
 use crate::arguments::{
     LoadArguments, LoadProtocol, SweepArguments, SweptLoad, flags_of_sweep, is_on_command_line,
 };
 use crate::command::load;
 use crate::command::load_machine::{load_machine, shares_since};
+use crate::command::page_file::PageFile;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::note;
@@ -34,11 +34,7 @@ const BUDGET_EXCESS: f64 = 1.25;
 /// Runs a load over all values of one or two parameters, and prints what it shows.
 pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, Failure> {
     let mut cells = SweptCells::new(arguments, matches)?;
-    let page = PageFile {
-        flag: "--html",
-        path: arguments.html.as_deref(),
-    };
-    page.check_writable()?;
+    let page = PageFile::check("--html", arguments.html.as_deref())?;
     let wanted = cells.header(arguments, matches)?;
     let (mut file, header, runs) = match &arguments.save {
         Some(path) => save::open(path, arguments.resume, wanted)?,
@@ -59,10 +55,10 @@ pub fn sweep(arguments: &SweepArguments, matches: &ArgMatches) -> Result<Exit, F
         ended_early: ended_early.map(EarlySweepEnd::text),
     };
     let report = SweepReport::new(setting, results);
-    // However the one goes, the other is tried: nobody may read what is printed.
-    let drawn = page.write(|| report.html());
-    load::print(&report, arguments.load.0.format)?;
-    drawn?;
+    page.write_and_print(
+        || report.html(),
+        || load::print(&report, arguments.load.0.format),
+    )?;
     Ok(match is_broken || has_failures {
         _ if interrupt.is_set() => Exit::of_signal(),
         true => Exit::Miss,
