@@ -15,8 +15,8 @@ import stubs  # noqa: E402
 # difference: script/test runs them once, beside the others with each driver.
 ONCE = """
     backup blob_resume clock_jumps download_targets import_tkrzw interrupted lab_agent lab_diagnose
-    lab_diagnose_go lab_pages lab_scenario lab_sweep lab_tap load load_framed load_gupload load_method load_mix messages
-    monitoring_files package_scripts packaging profiles promote replica_conditions replica_faults
+    lab_diagnose_go lab_pages lab_scenario lab_sweep lab_tap load load_framed load_gupload
+    load_method load_mix load_tkrzw messages monitoring_files package_scripts packaging profiles promote replica_conditions replica_faults
     replicas_tls self_check slips_with_tokens terminal tkrzw_replication_tls token_recovery top
 """
 ONCE_FILES = [f"e2e/test_{name}.py" for name in ONCE.split()]

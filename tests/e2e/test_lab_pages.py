@@ -118,6 +118,7 @@ def test_a_page_that_cannot_be_kept_is_said_before_any_load(binary, server):
         ["lab", "diagnose", "--target", server.address],
         ["lab", "scenario", "in-flight", "--quick"],
         ["load", "--address", server.address],
+        ["load", "tkrzw", "--address", server.address],
     ):
         command = [binary, *words, "--html", "/proc/no/page.html"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)

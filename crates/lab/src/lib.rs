@@ -85,5 +85,5 @@ pub use worker::{
 pub use workload::{
     KeyUse, KvstoreDeletes, KvstoreLeft, KvstoreLoad, KvstoreWorkload, MethodRequests, Mix,
     MixError, MixOperation, PeltonLoad, PeltonShape, PeltonWorkload, Ping, RequestOrder,
-    SameRequest, Workload, Ycsb,
+    SameRequest, TkrzwLoad, TkrzwOperation, TkrzwShape, TkrzwWorkload, Workload, Ycsb,
 };

@@ -21,6 +21,11 @@ pub enum StreamPlan {
         /// Requests that wait for their response at a time.
         in_flight: usize,
     },
+    /// Many requests, none of which has a response.
+    Unanswered {
+        /// Requests of a call, at least one.
+        requests: u64,
+    },
 }
 
 impl StreamPlan {
@@ -28,9 +33,9 @@ impl StreamPlan {
     pub(crate) fn requests(self) -> u64 {
         match self {
             StreamPlan::Server { .. } => 1,
-            StreamPlan::Client { requests } | StreamPlan::Bidirectional { requests, .. } => {
-                requests
-            }
+            StreamPlan::Client { requests }
+            | StreamPlan::Bidirectional { requests, .. }
+            | StreamPlan::Unanswered { requests } => requests,
         }
     }
 
@@ -38,7 +43,9 @@ impl StreamPlan {
     pub(crate) fn window(self) -> usize {
         match self {
             StreamPlan::Bidirectional { in_flight, .. } => in_flight,
-            StreamPlan::Server { .. } | StreamPlan::Client { .. } => usize::MAX,
+            StreamPlan::Server { .. }
+            | StreamPlan::Client { .. }
+            | StreamPlan::Unanswered { .. } => usize::MAX,
         }
     }
 }

@@ -355,6 +355,25 @@ fn a_client_stream_has_exactly_one_response() {
 }
 
 #[test]
+fn requests_without_responses_are_all_sent_and_have_none() {
+    for (messages, succeeded) in [(0, 1), (1, 0)] {
+        let mut run = Run::new(StreamPlan::Unanswered { requests: 3 }, 1);
+        run.turn(1_000);
+        assert_eq!((run.sent(0), run.last(0).is_some()), (&[0, 1][..], true));
+        for _ in 0..messages {
+            run.message(0, 1_050);
+        }
+        run.ended(0, messages, 1_100);
+        let (tally, streams) = run.finish();
+        assert_eq!(
+            (tally.succeeded, tally.failures(), streams.sent),
+            (succeeded, 1 - succeeded, 3)
+        );
+        assert!(streams.response_ns.is_empty());
+    }
+}
+
+#[test]
 fn messages_outside_of_the_window_are_not_counted() {
     let (requests, in_flight) = (9, 1);
     let mut run = Run::new(

@@ -260,6 +260,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
         let outcome = match ending {
             Ending::Status { status, messages } if status.is_ok() => match plan {
                 StreamPlan::Client { .. } if *messages != 1 => Err(FailureKind::BadAnswer),
+                StreamPlan::Unanswered { .. } if *messages != 0 => Err(FailureKind::BadAnswer),
                 _ if sent < plan.requests() => Err(FailureKind::EndedEarly),
                 _ => Ok(false),
             },

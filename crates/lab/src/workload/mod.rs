@@ -10,6 +10,7 @@ mod ping;
 mod requests;
 mod same;
 mod tickets;
+mod tkrzw;
 
 pub(crate) use experiment_calls::ExperimentCalls;
 pub(crate) use kept::KeptAnswers;
@@ -21,6 +22,7 @@ pub use pelton::{PeltonLoad, PeltonWorkload, Shape as PeltonShape};
 pub use ping::Ping;
 pub use requests::{MethodRequests, RequestOrder};
 pub use same::SameRequest;
+pub use tkrzw::{TkrzwLoad, TkrzwOperation, TkrzwShape, TkrzwWorkload};
 
 use client::SharedBytes;
 

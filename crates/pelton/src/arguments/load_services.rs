@@ -1,14 +1,14 @@
-//! `pelton load kvstore`, `pelton load ping` and `pelton load gupload`: clients of benchmarks of
-//! other systems.
+//! `pelton load kvstore`, `ping`, `gupload` and `tkrzw`: clients of benchmarks of other systems.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use lab::limits;
+use lab::{Distribution, limits};
 use net::Address;
 
+use super::load_operations::parse_distribution;
 use super::server_address::server_address;
 use super::{CpuList, CredentialArguments, ProfileArguments, TlsArguments, number};
 use crate::simulation::Simulation;
@@ -41,6 +41,14 @@ pub enum LoadService {
     /// over HTTP/2. A server keeps what it receives, unless it has --discard-uploads. The first
     /// upload that fails ends it; exit code 1: others had succeeded by then, and are shown.
     Gupload(GuploadLoadArguments),
+
+    /// Load tkrzw_rpc.DBMService, the service of Tkrzw-RPC, as its benchmark does
+    ///
+    /// Echo, Get and Set, each a call of its own, several records in a call, or messages of a
+    /// stream, with responses or without. Keys are numbers in decimal digits: `--operation set` and
+    /// `--fill` overwrite the records of these keys, and leave them behind. Exit code 1: the result
+    /// is void, or calls failed.
+    Tkrzw(TkrzwLoadArguments),
 }
 
 /// `pelton load kvstore`
@@ -193,6 +201,152 @@ pub struct GuploadLoadArguments {
     /// The server's process on this machine: its CPU time is measured too
     #[arg(long, value_name = "PID", value_parser = number::whole::<u32>(1, u32::MAX.into()))]
     pub server_pid: Option<u32>,
+}
+
+/// `pelton load tkrzw`
+#[derive(Args, Debug)]
+pub struct TkrzwLoadArguments {
+    #[command(flatten)]
+    pub target: LoadTarget,
+
+    /// What is called
+    #[arg(long, value_name = "OPERATION", value_enum, default_value_t = TkrzwLoadOperation::Echo)]
+    pub operation: TkrzwLoadOperation,
+
+    /// So many records in each call (GetMulti and SetMulti)
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        conflicts_with = "stream",
+        value_parser = number::whole::<usize>(1, limits::MAX_BATCH as i128)
+    )]
+    pub records: Option<usize>,
+
+    /// Send operations as messages of one stream on each connection
+    #[arg(long)]
+    pub stream: bool,
+
+    /// Want no response to the messages of a stream (omit_response): each connection has one stream
+    /// of --messages after the other, and a call is a whole stream
+    #[arg(long, requires = "stream", conflicts_with = "in_flight")]
+    pub omit_responses: bool,
+
+    /// Messages of a stream without responses
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 10_000,
+        requires = "omit_responses",
+        value_parser = number::whole::<u64>(1, limits::MAX_MESSAGES.into())
+    )]
+    pub messages: u64,
+
+    /// Connections
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = number::whole::<usize>(1, limits::MAX_CONNECTIONS as i128)
+    )]
+    pub connections: usize,
+
+    /// Calls, or messages of a stream, at a time on each connection [default: 1]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_in_flight)]
+    pub in_flight: Option<usize>,
+
+    /// Threads that send
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = number::whole::<usize>(1, limits::MAX_THREADS as i128)
+    )]
+    pub threads: usize,
+
+    /// The database: its place in the server's list
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        value_parser = number::whole::<i32>(0, i32::MAX.into())
+    )]
+    pub index: i32,
+
+    /// How many keys
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1_000_000,
+        value_parser = number::whole::<u64>(1, limits::MAX_KEYS.into())
+    )]
+    pub keys: u64,
+
+    /// Bytes of a key, which is a number with leading zeros
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "8",
+        value_parser = |text: &str| parse_size(text, usize::from(u16::MAX))
+    )]
+    pub key_size: usize,
+
+    /// Bytes of a value, or of the message of an Echo
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "8",
+        value_parser = |text: &str| parse_size(text, 16 << 20)
+    )]
+    pub value_size: usize,
+
+    /// How keys are chosen: uniform, sequential, zipf or zipf:EXPONENT
+    #[arg(
+        long,
+        value_name = "WAY",
+        default_value = "sequential",
+        value_parser = parse_distribution
+    )]
+    pub distribution: Distribution,
+
+    /// Before the load, store every key once
+    #[arg(long)]
+    pub fill: bool,
+
+    /// Load before measuring
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub warm_up: Span,
+
+    /// Measure so long
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub duration: Span,
+
+    /// Draw the run into this file: one page that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// The server's process on this machine: its CPU time is measured too
+    #[arg(long, value_name = "PID", value_parser = number::whole::<u32>(1, u32::MAX.into()))]
+    pub server_pid: Option<u32>,
+
+    /// Begins the random numbers: the same seed chooses the same keys
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = number::whole::<u64>(0, u64::MAX.into())
+    )]
+    pub seed: u64,
+}
+
+/// What is called of Tkrzw-RPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TkrzwLoadOperation {
+    /// a message comes back
+    Echo,
+    /// records are read
+    Get,
+    /// records are stored, over those that are there
+    Set,
 }
 
 /// Where the server is, and how the result is printed.

@@ -51,7 +51,7 @@ pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestO
 pub use load_rate::LoadRate;
 pub use load_services::{
     GuploadLoadArguments, KvstoreLoadArguments, LoadFormat, LoadKeys, LoadService, LoadTarget,
-    PingConnections, PingLoadArguments,
+    PingConnections, PingLoadArguments, TkrzwLoadArguments, TkrzwLoadOperation,
 };
 pub use otlp::{OtlpHeaderText, OtlpResourceAttribute};
 pub use profile::ProfileArguments;

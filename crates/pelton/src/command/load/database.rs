@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lab::{
-    ConnectionMode, Length, LoadPlan, Pace, PeltonLoad, PeltonShape, PeltonWorkload, Report,
+    ConnectionMode, Length, LoadOutcome, LoadPlan, Pace, PeltonLoad, PeltonShape, PeltonWorkload,
+    Report,
 };
 
 use super::live_line::{LiveLine, LiveWork};
@@ -146,6 +147,11 @@ fn fill(load: &PeltonLoad, plan: &LoadPlan, interrupt: &Interrupt) -> Result<(),
         keys: load.keys,
     });
     let outcome = run_shown(&filling, make, interrupt, line)?;
+    check_filled(outcome, plan)
+}
+
+/// Fails if a run has not stored all that it was to store.
+pub(super) fn check_filled(outcome: LoadOutcome, plan: &LoadPlan) -> Result<(), Failure> {
     let failures = outcome.tally.failures() + outcome.tally.unfinished;
     if outcome.was_stopped {
         return Err(Failure::Interrupted(

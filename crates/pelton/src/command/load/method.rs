@@ -87,6 +87,9 @@ impl MethodLoad {
                 requests,
                 in_flight,
             }) => format!(", both stream, {requests} in each call, {in_flight} at a time"),
+            Some(StreamPlan::Unanswered { requests }) => {
+                format!(", requests stream without responses, {requests} in each call")
+            }
         };
         format!("{}{requests}{stream}", self.name)
     }

@@ -10,6 +10,7 @@ pub(super) mod own_database;
 mod plan;
 mod run;
 mod services;
+mod tkrzw;
 
 use client::FramedStatus;
 use lab::machine::OnMachine;
@@ -38,6 +39,7 @@ pub fn load(arguments: &LoadArguments, is_token_named: bool) -> Result<Exit, Fai
         Some(LoadService::Kvstore(arguments)) => services::load_kvstore(arguments, is_token_named),
         Some(LoadService::Ping(arguments)) => services::load_ping(arguments, is_token_named),
         Some(LoadService::Gupload(arguments)) => gupload::load_gupload(arguments, is_token_named),
+        Some(LoadService::Tkrzw(arguments)) => tkrzw::load_tkrzw(arguments, is_token_named),
         None => load_server(arguments, is_token_named),
     }
 }

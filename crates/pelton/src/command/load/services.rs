@@ -175,7 +175,7 @@ fn ping_result(arguments: &PingLoadArguments, table: &PingTable) -> String {
 }
 
 /// What proves who calls: other systems have these services too.
-fn target_credentials(
+pub(super) fn target_credentials(
     target: &LoadTarget,
     named: (&str, bool),
 ) -> Result<Option<Credentials>, Failure> {
@@ -222,7 +222,7 @@ fn say(arguments: &PingLoadArguments, table: &PingTable, connections: usize, rep
 }
 
 /// A closed loop by one thread.
-fn plan(
+pub(super) fn plan(
     target: &LoadTarget,
     (warm_up, duration): (Span, Span),
     (connections, in_flight): (usize, usize),
