@@ -63,15 +63,19 @@ def test_calls_in_flight(binary):
     # Sleeping one after the other or together: half a second tells, in one of a few runs on a
     # machine with much else to do.
     for _ in range(5):
-        report = measured(binary, "in-flight", "--seed", "5")
+        report = measured(binary, "in-flight", "--seed", "5", "--python", sys.executable)
         idle = assert_all_were_run(report)
         rates = {run["run"]: run["client_figures"]["all_calls_per_s"] for run in report["runs"]}
         if not idle and rates["no lock, 100 in flight"] > 2 * rates["lock, 100 in flight"]:
             break
-    assert idle == set() and len(names(report)) == len(report["runs"]) == 5
+    assert idle == set() and len(names(report)) == len(report["runs"]) == 6
     assert rates["no lock, 100 in flight"] > 2 * rates["lock, 100 in flight"]
     assert f"{rates['no lock, 100 in flight']:.0f}" in verdict(report, "without the lock")[1]
-    assert verdict(report, "the unbounded client fails")[0] == "cannot-be-seen"
+    [unbounded] = [run for run in report["runs"] if run["run"].endswith("without a bound")]
+    figures = unbounded["client_figures"]
+    # On a machine with much else to do it may not be full before its time is over.
+    assert figures["waiting"] > 100 and figures["memory_limit_bytes"] == 96 << 20
+    assert verdict(report, "the unbounded client fails")[0] != "cannot-be-seen"
     for run in report["runs"]:
         assert run["client_peak_bytes"] > 1 << 20
         assert run["client_cpu_s"] > 0
@@ -111,7 +115,7 @@ def test_channels_of_grpcio(binary):
 def test_server_modes(binary):
     report = measured(binary, "server-modes", "--seed", "8")
     idle = assert_all_were_run(report)
-    assert len(names(report) | idle) == 60
+    assert len(names(report) | idle) == 62
     # A hundred records in a call: over all runs together that tells, however short they are.
     rates = {"Set": 0, "Set batch 100": 0}
     for run in report["runs"]:

@@ -544,7 +544,9 @@ mod tests {
         let mut measured = Measurements::default();
         for run in plan(ScenarioScale::Short).runs {
             match run.client {
-                PlannedClient::Grpc(_) | PlannedClient::PeltonGrpc(_) => {
+                PlannedClient::Grpc(_)
+                | PlannedClient::Grpcio(_)
+                | PlannedClient::PeltonGrpc(_) => {
                     measured.add_missing(&run.name, "there is no such client")
                 }
                 PlannedClient::Pelton(_) => add(&mut measured, &run.name, &[("calls_per_s", 5.0)]),

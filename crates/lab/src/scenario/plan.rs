@@ -124,6 +124,8 @@ pub enum PlannedClient {
     /// A client that is built on gRPC's C core, with these arguments (those of the clients in
     /// `peers/`); the address is added.
     Grpc(Vec<String>),
+    /// grpcio, with the same arguments, also where another client was named for the others.
+    Grpcio(Vec<String>),
     /// `pelton_grpc`, the channel for Python with the client of Pelton, with the same arguments.
     PeltonGrpc(Vec<String>),
 }

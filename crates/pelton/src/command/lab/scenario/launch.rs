@@ -119,6 +119,11 @@ impl Launcher {
                 command.args(arguments).args(["--address", target]);
                 command
             }
+            PlannedClient::Grpcio(arguments) => {
+                let mut command = self.python();
+                command.args(arguments).args(["--address", target]);
+                command
+            }
             PlannedClient::PeltonGrpc(arguments) => {
                 let mut command = self.python();
                 command.args(["--module", "pelton_grpc"]).args(arguments);

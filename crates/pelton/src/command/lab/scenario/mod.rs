@@ -117,6 +117,7 @@ fn measure_all(
 #[derive(Default)]
 struct MissingClients {
     grpc: Option<String>,
+    grpcio: Option<String>,
     pelton_grpc: Option<String>,
 }
 
@@ -125,6 +126,7 @@ impl MissingClients {
         match client {
             PlannedClient::Pelton(_) => None,
             PlannedClient::Grpc(_) => self.grpc.as_deref(),
+            PlannedClient::Grpcio(_) => self.grpcio.as_deref(),
             PlannedClient::PeltonGrpc(_) => self.pelton_grpc.as_deref(),
         }
     }
@@ -133,6 +135,7 @@ impl MissingClients {
         match client {
             PlannedClient::Pelton(_) => {}
             PlannedClient::Grpc(_) => self.grpc = Some(why),
+            PlannedClient::Grpcio(_) => self.grpcio = Some(why),
             PlannedClient::PeltonGrpc(_) => self.pelton_grpc = Some(why),
         }
     }

@@ -134,6 +134,11 @@ fn how_to_get(client: &PlannedClient) -> Option<(&'static str, &'static str)> {
             "take --python with one that has grpcio (`python3 -m venv DIR && DIR/bin/pip install \
              grpcio`, then DIR/bin/python), or --grpc-client with one of peers/",
         )),
+        PlannedClient::Grpcio(_) => Some((
+            "grpcio",
+            "take --python with one that has it (`python3 -m venv DIR && DIR/bin/pip install \
+             grpcio`, then DIR/bin/python)",
+        )),
         PlannedClient::PeltonGrpc(_) => Some((
             "pelton_grpc",
             "take --python with one that has its wheel, which script/wheel builds and DIR/bin/pip \

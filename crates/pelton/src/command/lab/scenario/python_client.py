@@ -1,13 +1,19 @@
 """A client of gRPC's C core, or of pelton_grpc, in a closed loop: the flags and the line of JSON of
-those in peers/."""
+those in peers/. With --method create it starts calls without a bound on how many are under way."""
 
 import argparse
 import asyncio
 import json
+import os
 import sys
+import threading
 import time
 
 METHOD = "/Ydb.Debug.V1.DebugService/PingPlainGrpc"
+CREATE = "/io.grpc.KeyValueService/Create"
+VALUE_BYTES = 64 << 10
+# Calls that are started between two looks at the memory.
+AT_ONCE = 16
 # Of the loop that measures; the rest of a run's time is the client's start and end.
 CONNECT_TIMEOUT_S = 10
 
@@ -16,7 +22,8 @@ def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", required=True)
     parser.add_argument("--module", choices=["grpc", "pelton_grpc"], default="grpc")
-    parser.add_argument("--method", choices=["ping"], default="ping")
+    parser.add_argument("--method", choices=["ping", "create"], default="ping")
+    parser.add_argument("--memory-limit", type=int, default=512 << 20, help="for create, in bytes")
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--channels", type=int, default=1)
     channel_args = ["same", "distinct", "local-pool"]
@@ -123,9 +130,92 @@ def report(options, client, loop, own_s):
     }
 
 
+class Outcomes:
+    """What became of calls; told by threads of the channel."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.succeeded = self.refused = 0
+        self.first_failure = None
+
+    def note(self, future):
+        code = future.code()
+        with self.lock:
+            if code.name == "OK":
+                self.succeeded += 1
+            else:
+                self.refused += 1
+                self.first_failure = self.first_failure or str(code)
+
+
+def field(number, content):
+    """A field of a message: its tag, its length and its bytes."""
+    length, out = len(content), bytearray([number << 3 | 2])
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    out.append(length)
+    return bytes(out) + content
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_bytes():
+    with open("/proc/meminfo") as file:
+        lines = dict(line.split(":") for line in file)
+    return int(lines["MemAvailable"].split()[0]) << 10
+
+
+def run_unbounded(options, module):
+    """Starts Creates as fast as it can until the memory or the time is used up."""
+    limit = min(options.memory_limit, free_bytes() // 2)
+    channel = module.insecure_channel(options.address)
+    module.channel_ready_future(channel).result(CONNECT_TIMEOUT_S)
+    create, outcomes = channel.unary_unary(CREATE), Outcomes()
+    value, started, full_s, held = os.urandom(VALUE_BYTES), 0, None, 0
+    before, begin = time.process_time(), time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < options.seconds:
+        held = resident_bytes()
+        if held >= limit:
+            full_s = full_s or elapsed
+            # Nothing more is started; what a second brings is known from the first answer on.
+            if outcomes.succeeded:
+                break
+            time.sleep(0.01)
+            continue
+        for _ in range(AT_ONCE):
+            started += 1
+            future = create.future(field(1, b"unbounded-%d" % started) + field(2, value))
+            future.add_done_callback(outcomes.note)
+    own_s = time.process_time() - before
+    calls = outcomes.succeeded
+    return {
+        "method": options.method,
+        "calls": calls,
+        "failures": 0,
+        "refused": outcomes.refused,
+        "first_failure": outcomes.first_failure,
+        "waiting": started - calls - outcomes.refused,
+        "memory_limit_bytes": limit,
+        "resident_bytes": held,
+        "full_s": full_s,
+        "elapsed_s": elapsed,
+        "calls_per_s": calls / elapsed,
+        "all_calls_per_s": calls / elapsed,
+        "own_cpu_ms_per_s": own_s * 1e3 / elapsed,
+    }
+
+
 def main():
     options = parse()
     module, aio, client = import_module(options)
+    if options.method == "create":
+        print(json.dumps({"client": client, **run_unbounded(options, module)}), flush=True)
+        # To cancel thousands of calls would take longer than the run.
+        os._exit(0)
     loop, own_s = asyncio.run(run(options, module, aio))
     print(json.dumps(report(options, client, loop, own_s)))
     sys.exit(1 if loop.failures else 0)
