@@ -26,6 +26,7 @@ var (
 	target   = flag.String("call", "", "client: the server; without it, this is a server")
 	inFlight = flag.Int("in-flight", 16, "client: calls that are open at most")
 	calls    = flag.Int("calls", 1000, "client: calls in all")
+	payload  = flag.Int("payload", 0, "client: bytes of each request, for a server of this program")
 	pause    = flag.Duration("pause", 0, "wait so long in each call, or between two calls of a client")
 	lock     = flag.Bool("lock", false, "server: one call after the other")
 	pool     = flag.Int("pool", 0, "server: so many calls at a time")
@@ -147,7 +148,7 @@ func call() error {
 	for range *inFlight {
 		go func() {
 			for range work {
-				var request, answer []byte
+				request, answer := make([]byte, *payload), []byte(nil)
 				if err := channel.Invoke(context.Background(), "/pelton.v1.Echo/Unary", &request, &answer); err != nil {
 					failed <- err
 					return

@@ -176,6 +176,36 @@ def test_a_way_whose_packets_are_counted_is_named(binary):
     assert report["change"]["measured_gain"] > 1.5, report
 
 
+def bind(process, cpu):
+    """Has all threads of a process run on one CPU, and those that they start."""
+    for thread in os.listdir(f"/proc/{process.pid}/task"):
+        os.sched_setaffinity(int(thread), {cpu})
+
+
+@planted_cause
+def test_messages_that_are_too_small_are_named(binary):
+    """A server with a thread for each connection, which reads and writes once for each message, on
+    one CPU: more connections bring nothing, and ten operations in a message a lot."""
+    words = ["--driver", "blocking", "--threads", "1", "--durability", "volatile"]
+    with Server(binary, *words) as server:
+        bind(server.process, min(os.sched_getaffinity(0)))
+        report = diagnose(binary, server.address, "--max-rate", 1_000_000)
+    assert_named(report, "small_messages")
+    assert report["causes"][1:] in (["server_cpu"], ["server_thread"]), report
+    assert report["change"]["measured_gain"] >= 2, report
+
+
+@planted_cause
+def test_a_generator_that_is_slower_than_the_server_is_named(binary):
+    """It has one thread, and the server as many as there are CPUs beside."""
+    cpus = len(os.sched_getaffinity(0))
+    if cpus < 4:
+        pytest.skip(f"the server needs three CPUs or more, and there are {cpus} in all")
+    with Server(binary, "--threads", str(cpus - 1), "--durability", "volatile") as server:
+        report = diagnose(binary, server.address, "--max-rate", 10_000_000)
+    assert_named(report, "generator")
+
+
 @planted_cause
 def test_a_lock_behind_much_data_is_told_from_a_way_that_is_full(binary):
     with planted(serial()) as address:

@@ -53,6 +53,13 @@ def by_go_client(binary, peer, target, *flags):
     return diagnose(binary, target, "--client", command, "--client-time", "4s")
 
 
+def assert_of_the_way(report, *others):
+    """What is named, if anything is, is the way, or one of these."""
+    of_way = {"way", "window", "bandwidth", "packets_per_second", *others}
+    assert set(report["causes"]) <= of_way, report
+    assert report["causes"] or (report["verdict"] == "undecided" and report["needs"]), report
+
+
 # --- our own generator as the client
 
 
@@ -221,6 +228,50 @@ def test_a_lock_behind_a_client_of_go_is_named(binary, peer):
     with go_server(peer, "-lock", "-pause", "15ms") as address:
         report = by_go_client(binary, peer, address, "-in-flight", 8, "-calls", 2_000)
     assert_named(report, "server_serial")
+
+
+@planted_cause
+def test_a_window_behind_a_client_of_go_is_named(binary, peer):
+    """Requests of 60 kB, and a window that one of them fills, on a way of 10 ms."""
+    flags = ["-in-flight", 8, "-calls", 4_000, "-payload", 60_000]
+    with go_server(peer, "-window", 65_535) as server:
+        command = ["lab", "tap", "--target", server, "--delay", "10ms"]
+        with Server(binary, command=command) as tap:
+            report = by_go_client(binary, peer, tap.address, *flags)
+    assert_named(report, "window")
+
+
+@planted_cause
+@pytest.mark.parametrize("bandwidth", ["400KiB", "40KiB"])
+def test_a_full_way_behind_a_client_of_go_is_not_taken_for_its_server(binary, peer, bandwidth):
+    """Nobody can make a client's requests larger, so that it may stay undecided."""
+    flags = ["-in-flight", 16, "-calls", 2_000, "-payload", 2_000]
+    with go_server(peer) as server:
+        command = ["lab", "tap", "--target", server, "--bandwidth", bandwidth]
+        with Server(binary, command=command) as tap:
+            report = by_go_client(binary, peer, tap.address, *flags)
+    assert_of_the_way(report)
+
+
+@planted_cause
+def test_counted_packets_behind_a_client_of_go_are_not_taken_for_its_server(binary, peer):
+    flags = ["-in-flight", 16, "-calls", 4_000]
+    with go_server(peer) as server:
+        command = ["lab", "tap", "--target", server, "--packets-per-second", "400"]
+        with Server(binary, command=command) as tap:
+            report = by_go_client(binary, peer, tap.address, *flags)
+    assert_of_the_way(report)
+
+
+@planted_cause
+def test_a_longer_way_behind_a_client_of_go_is_not_taken_for_its_server(binary, peer):
+    """More calls in flight would hide it, and so may be named as well."""
+    flags = ["-in-flight", 4, "-calls", 2_000]
+    with go_server(peer) as server:
+        command = ["lab", "tap", "--target", server, "--delay", "20ms"]
+        with Server(binary, command=command) as tap:
+            report = by_go_client(binary, peer, tap.address, *flags)
+    assert_of_the_way(report, "client_in_flight")
 
 
 @planted_cause
