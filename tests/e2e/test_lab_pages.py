@@ -105,8 +105,7 @@ def test_a_page_needs_nothing_and_is_drawn(binary, server, tmp_path, make, pictu
     drawn = html_page.check(page.read_text())
     assert drawn.count["svg"] >= pictures, drawn.count
     assert all(drawn.count.get(tag, 0) >= most for tag, most in parts.items()), drawn.count
-    if html_page.CHROMIUM is None:
-        return
+    html_page.need_browser()
     for width in (360, 1280):
         dom, console = html_page.browse(page, width)
         assert console == []

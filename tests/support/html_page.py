@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import xml.etree.ElementTree
 
+import pytest
+
 # Elements without an end.
 VOID = {"meta"}
 # Attributes that make a browser ask for something.
@@ -56,6 +58,12 @@ def check(text):
         for number in re.findall(r'="(-?[\w.]+)"', picture):
             assert number not in ("NaN", "inf", "-inf"), picture
     return Page(text)
+
+
+def need_browser():
+    """Skips the rest of a test where there is no browser to draw a page with."""
+    if CHROMIUM is None:
+        pytest.skip(f"the page is whole, but nothing has drawn it: no {', '.join(NAMES)} in PATH")
 
 
 def browse(path, width):
