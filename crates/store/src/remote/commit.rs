@@ -1,0 +1,232 @@
+//! Commits on databases on an engine elsewhere: decided here, carried out there.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::found::FoundEntries;
+use super::gather::PartEnd;
+use super::parts::Part;
+use crate::database::DatabaseLimits;
+use crate::database_id::DatabaseId;
+use crate::decide::{Context, decide_operations};
+use crate::effects::Effects;
+use crate::outcome::{Decision, Outcomes};
+use crate::remote_kind::{RemoteEntry, RemoteError, RemoteShape};
+
+/// A commit, or that part of an independent commit that concerns one key: what an engine carries
+/// out at once. All its keys are in one bucket.
+pub struct RemoteCommit {
+    database: DatabaseId,
+    shape: RemoteShape,
+    limits: DatabaseLimits,
+    timeout: Duration,
+    part: Part,
+    effects: Effects,
+    outcomes: Outcomes,
+    /// A decision stands that writes something: what is dropped now may have been written.
+    writes: bool,
+    version: u64,
+    end: Option<PartEnd>,
+}
+
+/// A key of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteKey<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The decision depends on what is there.
+    pub is_read: bool,
+}
+
+/// What is to be done after a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteStep {
+    /// Nothing: no key changes.
+    Nothing,
+    /// The [effects](RemoteCommit::effects) are to be written.
+    Write,
+}
+
+/// What a commit leaves under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteEffect<'a> {
+    /// Its place among [`RemoteCommit::keys`].
+    pub index: usize,
+    /// The key.
+    pub key: &'a [u8],
+    /// What is there then.
+    pub after: RemoteAfter<'a>,
+}
+
+/// What is under a key after a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteAfter<'a> {
+    /// Nothing.
+    Absent,
+    /// An entry, with the version that was given to [`RemoteCommit::decide`].
+    Present {
+        /// Its value.
+        value: &'a [u8],
+        /// Milliseconds since 1970 from which on it counts as absent; 0: never.
+        expires_ms: u64,
+    },
+}
+
+impl RemoteCommit {
+    pub(super) fn new(
+        (database, shape, limits): (DatabaseId, RemoteShape, DatabaseLimits),
+        timeout: Duration,
+        part: Part,
+        end: PartEnd,
+    ) -> RemoteCommit {
+        RemoteCommit {
+            database,
+            shape,
+            limits,
+            timeout,
+            part,
+            effects: Effects::default(),
+            outcomes: Outcomes::new(),
+            writes: false,
+            version: 0,
+            end: Some(end),
+        }
+    }
+
+    /// Returns the database.
+    pub fn database(&self) -> DatabaseId {
+        self.database
+    }
+
+    /// Returns the shape of the database.
+    pub fn shape(&self) -> RemoteShape {
+        self.shape
+    }
+
+    /// Returns the bucket of all its keys.
+    pub fn bucket(&self) -> u16 {
+        let first = self.part.keys().next();
+        first.map_or(0, |key| self.shape.bucket_of(key.key))
+    }
+
+    /// Returns within which time it is to be completed, from when it was handed over.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Returns its keys, each once, in the order of their first operations.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = RemoteKey<'_>> {
+        self.part.keys()
+    }
+
+    /// Whether some key is to be read.
+    pub fn reads(&self) -> bool {
+        self.keys().any(|key| key.is_read)
+    }
+
+    /// Decides it: what it answers, and what it writes. May be called again, when a condition of
+    /// the batch did not hold; then nothing of the decision before counts any more.
+    ///
+    /// `found` has what is under each of its keys, in their order; what is there for those that
+    /// are not read does not matter. `version` is larger than every version in `found`, and than
+    /// every one that was ever given to a key of the bucket; `now_ms` is the time, in milliseconds
+    /// since 1970.
+    pub fn decide(
+        &mut self,
+        version: u64,
+        now_ms: u64,
+        found: &[Option<RemoteEntry>],
+    ) -> RemoteStep {
+        debug_assert_eq!(found.len(), self.keys().len(), "one for each key");
+        self.outcomes.clear();
+        self.version = version;
+        let pending = FoundEntries::new(&self.part, found);
+        let context = Context {
+            sequence: version,
+            now_ms,
+            limits: self.limits,
+        };
+        let (batch, record) = (self.part.batch(), self.part.record());
+        let (effects, outcomes) = (&mut self.effects, &mut self.outcomes);
+        let mark = outcomes.mark();
+        let verdict = decide_operations(&pending, batch, record, context, effects, outcomes);
+        outcomes.finish(&mark, record, version, verdict);
+        self.writes = self.effects.iter().next().is_some();
+        match self.writes {
+            true => RemoteStep::Write,
+            false => RemoteStep::Nothing,
+        }
+    }
+
+    /// Returns what the last decision writes: each key at most once.
+    pub fn effects(&self) -> impl Iterator<Item = RemoteEffect<'_>> {
+        let (batch, version) = (self.part.batch(), self.version);
+        self.effects.iter().map(move |effect| {
+            let key = effect.key(batch);
+            let after = match effect.entry(batch, version) {
+                None => RemoteAfter::Absent,
+                Some(entry) => RemoteAfter::Present {
+                    value: entry.value.bytes(),
+                    expires_ms: entry.expires_ms,
+                },
+            };
+            RemoteEffect {
+                index: self.part.index_of(key),
+                key,
+                after,
+            }
+        })
+    }
+
+    /// Returns the bytes of its keys and values.
+    pub fn bytes(&self) -> usize {
+        self.part.record().bytes
+    }
+
+    /// Ends it. `Ok`: the last decision holds; its effects are written, if it has any.
+    pub fn complete(mut self, result: Result<(), RemoteError>) {
+        self.end_with(result);
+    }
+
+    fn end_with(&mut self, result: Result<(), RemoteError>) {
+        let Some(end) = self.end.take() else {
+            return;
+        };
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        let is_decided = !outcomes.is_empty();
+        let result = match result {
+            Ok(()) if !is_decided => Err(RemoteError::OutcomeUnknown),
+            result => result,
+        };
+        if let Err(error) = result {
+            outcomes.clear();
+            outcomes.refuse(self.part.record(), error.into());
+        }
+        end.complete(outcomes);
+    }
+
+    /// Whether the last decision changes something, or fails.
+    pub fn is_applied(&self) -> bool {
+        (self.outcomes.iter()).all(|outcome| outcome.decision == Decision::Applied)
+    }
+}
+
+impl Drop for RemoteCommit {
+    fn drop(&mut self) {
+        let error = match self.writes {
+            true => RemoteError::OutcomeUnknown,
+            false => RemoteError::TimedOut,
+        };
+        self.end_with(Err(error));
+    }
+}
+
+impl fmt::Debug for RemoteCommit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RemoteCommit")
+            .field("database", &self.database)
+            .field("keys", &self.keys().len())
+            .finish_non_exhaustive()
+    }
+}
