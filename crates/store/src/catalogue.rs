@@ -196,6 +196,21 @@ impl Catalogue {
         self.databases.insert(id, Arc::new(database));
     }
 
+    /// Adds a database under an id that somebody else has given it, or puts it in the place of the
+    /// one that has the id or the name.
+    pub(crate) fn put(&mut self, id: DatabaseId, database: Database) {
+        if let Some(older) = self.databases.get(&id) {
+            self.names.remove(&older.name);
+        }
+        self.next = self.next.max(id.0.saturating_add(1));
+        if let Some(other) = self.names.insert(database.name.clone(), id)
+            && other != id
+        {
+            self.databases.remove(&other);
+        }
+        self.databases.insert(id, Arc::new(database));
+    }
+
     /// Puts another one in the place of a database, of the same name.
     pub(crate) fn replace(&mut self, id: DatabaseId, database: Database) {
         debug_assert_eq!(self.find(&database.name), Some(id));

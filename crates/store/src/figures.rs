@@ -18,6 +18,7 @@ impl Store {
                 disk_bytes: tree.disk_bytes(),
                 sequence: tree.sequence(),
             }),
+            IndexView::Remote(_) => self.remote_statistics(id),
             IndexView::Gone => None,
         }
     }

@@ -19,11 +19,12 @@ use crate::keep_log::KeepLog;
 use crate::log_statistics::LogStatistics;
 use crate::memory::MemoryIndex;
 use crate::read_room::ReadRoom;
+use crate::remote_kind::RemoteIndex;
 use crate::reserve::Reserve;
 use crate::secret::FolderSecret;
 use crate::sweep_schedule::{SweepSchedule, TreeSweepSchedule};
 use crate::tree::{Generation, TreeIndex, Trees};
-use crate::view::{IndexView, View};
+use crate::view::{IndexView, Statistics, View};
 
 /// What a store is made with.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,8 @@ struct SharedStore {
     tree_sweep_schedule: TreeSweepSchedule,
     reserve: Reserve,
     has_log: bool,
+    /// All databases that have names are on an engine elsewhere.
+    is_remote: bool,
     /// Where databases on disk are.
     trees: Option<Trees>,
     /// Entries that wait to be freed.
@@ -146,6 +149,7 @@ impl Store {
             tree_sweep_schedule: TreeSweepSchedule::new(trees.is_some()),
             reserve: Reserve::unbounded(),
             has_log,
+            is_remote: false,
             trees,
             reclaiming_entries: AtomicU64::new(0),
             conversions: AtomicU64::new(0),
@@ -164,6 +168,77 @@ impl Store {
             store.set_secret(config.secret);
         }
         Ok(store)
+    }
+
+    /// A store whose databases are on an engine elsewhere; it knows none but the default one yet.
+    pub(crate) fn remote(
+        mut config: StoreConfig,
+        index: RemoteIndex,
+        default_database: DatabaseConfig,
+    ) -> Result<Store, CreateError> {
+        default_database.check_remote()?;
+        config.default_database = DatabaseConfig::default();
+        let mut store = Store::new(config, false, None)?;
+        if let Some(shared) = Arc::get_mut(&mut store.shared) {
+            shared.is_remote = true;
+        }
+        store.put_remote(DatabaseId::DEFAULT, "", default_database, index);
+        Ok(store)
+    }
+
+    /// Whether its databases are on an engine elsewhere.
+    #[inline]
+    pub fn is_remote(&self) -> bool {
+        self.shared.is_remote
+    }
+
+    /// Has a database as the engine says that it is.
+    pub(crate) fn put_remote(
+        &self,
+        id: DatabaseId,
+        name: &str,
+        config: DatabaseConfig,
+        index: RemoteIndex,
+    ) {
+        if let Some(known) = self.find(id)
+            && known.config == config
+            && *known.name == *name
+        {
+            known.state.write().index = Index::Remote(index);
+            return;
+        }
+        let database = Database::new(name, config, Index::Remote(index));
+        self.shared.catalogue.write().put(id, database);
+    }
+
+    /// Forgets the databases that the engine has no more.
+    pub(crate) fn keep_remote(&self, is_there: impl Fn(DatabaseId) -> bool) {
+        for info in self.databases() {
+            if info.id == DatabaseId::DEFAULT || is_there(info.id) {
+                continue;
+            }
+            if let Some(database) = self.find(info.id) {
+                database.state.write().dropped = true;
+            }
+            // Whether or not somebody else has just removed it.
+            let _ = self.shared.catalogue.write().remove(info.id);
+        }
+    }
+
+    /// Figures of a database on an engine elsewhere, as that has last said.
+    pub(crate) fn remote_statistics(&self, id: DatabaseId) -> Option<Statistics> {
+        let state = self.read_state(id)?;
+        let Index::Remote(index) = &state.index else {
+            return None;
+        };
+        Some(Statistics {
+            entries: index.entries.unwrap_or(0),
+            content_bytes: 0,
+            expiring: 0,
+            memory_bytes: 0,
+            disk_bytes: index.disk_bytes.unwrap_or(0),
+            sequence: 0,
+        })
     }
 
     /// The database of a name; the default one has the empty name.
@@ -216,6 +291,12 @@ impl Store {
     ) -> Result<DatabaseId, CreateError> {
         config.check(self.has_log(), self.shared.trees.is_some())?;
         self.shared.catalogue.read().check_insert(name)
+    }
+
+    /// Fails if no database can be made of this name.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), CreateError> {
+        let catalogue = self.shared.catalogue.read();
+        catalogue.check_insert(name).map(|_| ())
     }
 
     pub(crate) fn check_drop(&self, id: DatabaseId) -> Result<(), DropError> {
@@ -352,6 +433,7 @@ impl Store {
         let content = match &mut state.index {
             Index::Memory(index) => Garbage::of(index.take()),
             Index::Tree(tree) => Garbage::of_tree(tree.clone()),
+            Index::Remote(_) => Garbage::default(),
         };
         drop(state);
         database.end_feed();
@@ -460,7 +542,7 @@ impl Store {
     pub fn view(&self, id: DatabaseId) -> Option<View<'_>> {
         match self.index_view(id) {
             IndexView::Memory(view) => Some(view),
-            IndexView::Disk(_) | IndexView::Gone => None,
+            IndexView::Disk(_) | IndexView::Remote(_) | IndexView::Gone => None,
         }
     }
 
@@ -470,9 +552,10 @@ impl Store {
         let Some(state) = self.read_state(id) else {
             return IndexView::Gone;
         };
-        match state.index.tree() {
-            Some(tree) => IndexView::Disk(tree.clone()),
-            None => IndexView::Memory(View::new(state, self.history_id())),
+        match &state.index {
+            Index::Memory(_) => IndexView::Memory(View::new(state, self.history_id())),
+            Index::Tree(tree) => IndexView::Disk(tree.clone()),
+            Index::Remote(remote) => IndexView::Remote(remote.shape),
         }
     }
 

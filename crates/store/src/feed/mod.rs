@@ -69,6 +69,9 @@ pub enum WatchError {
         /// The last commit that readers see.
         present: u64,
     },
+    /// The database is on an engine elsewhere, where others change it too.
+    #[error("{}", Lack::Watch)]
+    Elsewhere,
     /// The log, in which the changes are, cannot be read.
     #[error("the changes cannot be read from the log: {0}")]
     Unreadable(String),

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::catalogue::{RemoteCatalogue, RemoteChange};
 use super::commit::RemoteCommit;
-use super::read::{RemoteFetched, RemoteRead};
-use crate::outcome::Outcomes;
+use super::read::RemoteRead;
 
 /// The way to an engine that keeps databases. Called by event loops: no method waits for the
 /// network, for a lock that somebody holds meanwhile, or for a device.
@@ -63,19 +62,4 @@ pub enum RemoteHealth {
     NoQuorum(Arc<str>),
     /// Its schema is not what this version needs: what differs, and what to do.
     WrongSchema(Arc<str>),
-}
-
-/// Where answers go: gathers them for a loop, and wakes it once for all that has come.
-pub trait RemoteSink: Send + Sync {
-    /// Takes an answer. Called by any thread.
-    fn put(&self, done: RemoteDone);
-}
-
-/// What a request has come to.
-#[derive(Debug)]
-pub enum RemoteDone {
-    /// What was read for calls.
-    Read(RemoteFetched),
-    /// The outcome of one commit, or of one change of the catalogue.
-    Commit(Outcomes),
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backend::{RemoteDone, RemoteSink};
 use super::room::RoomShare;
+use super::sink::{RemoteDone, RemoteSink};
 use crate::database::{CreateError, DatabaseConfig, DropError};
 use crate::database_id::DatabaseId;
 use crate::outcome::{Decision, Outcomes, Refusal};

@@ -1,17 +1,19 @@
 //! Commits on databases on an engine elsewhere: decided here, carried out there.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::found::FoundEntries;
-use super::gather::PartEnd;
-use super::parts::Part;
+use super::parts::{Part, RemoteKey};
+use super::room::{RemoteRoom, RoomShare};
+use super::sink::{PartEnd, PartOutcome};
 use crate::database::DatabaseLimits;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide_operations};
 use crate::effects::Effects;
 use crate::outcome::{Decision, Outcomes};
-use crate::remote_kind::{RemoteEntry, RemoteError, RemoteShape};
+use crate::remote_kind::{RemoteEntry, RemoteError, RemoteShape, limits};
 
 /// A commit, or that part of an independent commit that concerns one key: what an engine carries
 /// out at once. All its keys are in one bucket.
@@ -23,19 +25,13 @@ pub struct RemoteCommit {
     part: Part,
     effects: Effects,
     outcomes: Outcomes,
+    room: Arc<RemoteRoom>,
+    /// For what was read for the last decision.
+    read_share: Option<RoomShare>,
     /// A decision stands that writes something: what is dropped now may have been written.
     writes: bool,
     version: u64,
-    end: Option<PartEnd>,
-}
-
-/// A key of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteKey<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// The decision depends on what is there.
-    pub is_read: bool,
+    end: Option<Box<dyn PartEnd>>,
 }
 
 /// What is to be done after a decision.
@@ -77,7 +73,7 @@ impl RemoteCommit {
         (database, shape, limits): (DatabaseId, RemoteShape, DatabaseLimits),
         timeout: Duration,
         part: Part,
-        end: PartEnd,
+        (end, room): (Box<dyn PartEnd>, &Arc<RemoteRoom>),
     ) -> RemoteCommit {
         RemoteCommit {
             database,
@@ -87,6 +83,8 @@ impl RemoteCommit {
             part,
             effects: Effects::default(),
             outcomes: Outcomes::new(),
+            room: Arc::clone(room),
+            read_share: None,
             writes: false,
             version: 0,
             end: Some(end),
@@ -131,6 +129,9 @@ impl RemoteCommit {
     /// are not read does not matter. `version` is larger than every version in `found`, and than
     /// every one that was ever given to a key of the bucket; `now_ms` is the time, in milliseconds
     /// since 1970.
+    ///
+    /// Where there is no room for what was found, nothing is to be done either, and the outcome
+    /// says so.
     pub fn decide(
         &mut self,
         version: u64,
@@ -140,13 +141,26 @@ impl RemoteCommit {
         debug_assert_eq!(found.len(), self.keys().len(), "one for each key");
         self.outcomes.clear();
         self.version = version;
+        let batch = self.part.batch();
+        let record = self.part.record();
+        // What was read before goes, so that one that is decided often holds one reading.
+        self.read_share = None;
+        let read_bytes = found.iter().flatten().map(|entry| entry.value.len()).sum();
+        self.read_share = self.room.take_bytes(read_bytes);
+        if self.read_share.is_none() {
+            self.effects.begin();
+            self.writes = false;
+            let retry_ms = limits::RETRY_MS;
+            let busy = RemoteError::Busy { retry_ms };
+            self.outcomes.refuse(record, busy.into());
+            return RemoteStep::Nothing;
+        }
         let pending = FoundEntries::new(&self.part, found);
         let context = Context {
             sequence: version,
             now_ms,
             limits: self.limits,
         };
-        let (batch, record) = (self.part.batch(), self.part.record());
         let (effects, outcomes) = (&mut self.effects, &mut self.outcomes);
         let mark = outcomes.mark();
         let verdict = decide_operations(&pending, batch, record, context, effects, outcomes);
@@ -161,8 +175,9 @@ impl RemoteCommit {
     /// Returns what the last decision writes: each key at most once.
     pub fn effects(&self) -> impl Iterator<Item = RemoteEffect<'_>> {
         let (batch, version) = (self.part.batch(), self.version);
-        self.effects.iter().map(move |effect| {
+        self.effects.iter().filter_map(move |effect| {
             let key = effect.key(batch);
+            let index = self.part.index_of(key, effect.hash())?;
             let after = match effect.entry(batch, version) {
                 None => RemoteAfter::Absent,
                 Some(entry) => RemoteAfter::Present {
@@ -170,11 +185,7 @@ impl RemoteCommit {
                     expires_ms: entry.expires_ms,
                 },
             };
-            RemoteEffect {
-                index: self.part.index_of(key),
-                key,
-                after,
-            }
+            Some(RemoteEffect { index, key, after })
         })
     }
 
@@ -198,11 +209,18 @@ impl RemoteCommit {
             Ok(()) if !is_decided => Err(RemoteError::OutcomeUnknown),
             result => result,
         };
+        let has_written = match result {
+            Ok(()) => self.writes,
+            Err(error) => !error.is_of_nothing_done(),
+        };
         if let Err(error) = result {
             outcomes.clear();
             outcomes.refuse(self.part.record(), error.into());
         }
-        end.complete(outcomes);
+        end.complete(PartOutcome {
+            outcomes,
+            has_written,
+        });
     }
 
     /// Whether the last decision changes something, or fails.

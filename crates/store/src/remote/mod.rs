@@ -28,16 +28,17 @@ mod gather;
 mod parts;
 mod read;
 mod room;
+mod sink;
 mod store;
 
-pub use backend::{RemoteBackend, RemoteDone, RemoteHealth, RemoteSink};
+pub use backend::{RemoteBackend, RemoteHealth};
 pub use catalogue::{RemoteCatalogue, RemoteChange, RemoteChangeError, RemoteDatabase, WhatChanges};
-pub use commit::{RemoteAfter, RemoteCommit, RemoteEffect, RemoteKey, RemoteStep};
-pub use read::{
-    RemoteAnswer, RemoteFetched, RemotePageEnd, RemoteRead, RemoteReadRequest, RemoteRow,
-};
+pub use commit::{RemoteAfter, RemoteCommit, RemoteEffect, RemoteStep};
+pub use parts::RemoteKey;
+pub use read::{RemoteAnswer, RemotePageEnd, RemoteRead, RemoteReadRequest, RemoteRow};
 pub use room::{RemoteRoom, RoomShare};
-pub use store::RemoteStore;
+pub use sink::{RemoteDone, RemoteFetched, RemoteSink};
+pub use store::{RemoteLoop, RemoteOpenError, RemoteStore};
 
 pub use crate::remote_kind::{
     Lack, RemoteEntry, RemoteError, RemoteOrder, RemotePromise, RemoteShape, ShapeError, limits,

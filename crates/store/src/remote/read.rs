@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backend::{RemoteDone, RemoteSink};
 use super::room::RoomShare;
+use super::sink::{RemoteDone, RemoteFetched, RemoteSink};
 use crate::database_id::DatabaseId;
 use crate::range::{Direction, Range};
 use crate::remote_kind::{RemoteEntry, RemoteError, RemoteShape, limits};
-use crate::tree::{Fetched, FromElsewhere, PlannedRequest, ReadPlan};
+use crate::tree::{FromElsewhere, PlannedRequest, ReadPlan};
 
 /// A read of one call, to be carried out by an engine.
 pub struct RemoteRead {
@@ -26,6 +26,8 @@ pub struct RemoteRead {
 struct ReadEnd {
     sink: Arc<dyn RemoteSink>,
     share: RoomShare,
+    /// Bytes of the answer that the share holds already.
+    expected_bytes: usize,
 }
 
 /// What is to be read.
@@ -108,7 +110,7 @@ impl RemoteRead {
         (database, shape): (DatabaseId, RemoteShape),
         timeout: Duration,
         (plan, call): (Arc<ReadPlan>, usize),
-        (sink, share): (Arc<dyn RemoteSink>, RoomShare),
+        (sink, share, expected_bytes): (Arc<dyn RemoteSink>, RoomShare, usize),
     ) -> RemoteRead {
         RemoteRead {
             database,
@@ -116,7 +118,11 @@ impl RemoteRead {
             timeout,
             plan,
             call,
-            end: Some(ReadEnd { sink, share }),
+            end: Some(ReadEnd {
+                sink,
+                share,
+                expected_bytes,
+            }),
         }
     }
 
@@ -169,22 +175,20 @@ impl RemoteRead {
     }
 
     fn end(&mut self, result: Result<RemoteAnswer, RemoteError>) {
-        let Some(ReadEnd { sink, mut share }) = self.end.take() else {
+        let Some(mut end) = self.end.take() else {
             return;
         };
         let bytes = result.as_ref().map_or(0, RemoteAnswer::bytes);
-        let result = match share.grow(bytes) {
+        let more_bytes = bytes.saturating_sub(end.expected_bytes);
+        let result = match end.share.grow(more_bytes) {
             true => result.and_then(RemoteAnswer::into_fetched),
             false => Err(RemoteError::Busy {
                 retry_ms: limits::RETRY_MS,
             }),
         };
-        share.end_request();
-        let fetched = Fetched::from_elsewhere(Arc::clone(&self.plan), self.call, result);
-        sink.put(RemoteDone::Read(RemoteFetched {
-            fetched,
-            _share: share,
-        }));
+        end.share.end_request();
+        let fetched = RemoteFetched::new(&self.plan, self.call, result, Some(end.share));
+        end.sink.put(RemoteDone::Read(fetched));
     }
 }
 
@@ -234,20 +238,5 @@ impl fmt::Debug for RemoteRead {
             .field("database", &self.database)
             .field("request", &self.request())
             .finish_non_exhaustive()
-    }
-}
-
-/// What an engine has returned for one call. Its bytes have their share of the room until it is
-/// dropped.
-#[derive(Debug)]
-pub struct RemoteFetched {
-    fetched: Fetched,
-    _share: RoomShare,
-}
-
-impl RemoteFetched {
-    /// Returns what was fetched.
-    pub fn fetched(&self) -> &Fetched {
-        &self.fetched
     }
 }

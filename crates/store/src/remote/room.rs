@@ -57,6 +57,16 @@ impl RemoteRoom {
         share.grow(bytes).then_some(share)
     }
 
+    /// Takes room for bytes that belong to a request which has its place already.
+    pub(super) fn take_bytes(self: &Arc<RemoteRoom>, bytes: usize) -> Option<RoomShare> {
+        let mut share = RoomShare {
+            room: Arc::clone(self),
+            bytes: 0,
+            requests: 0,
+        };
+        share.grow(bytes).then_some(share)
+    }
+
     /// Returns the bytes that requests hold.
     pub fn held_bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)

@@ -1,6 +1,8 @@
-//! Entries as an engine returns them.
+//! Entries as an engine returns them, and what a store knows of a database there.
 
 use bytes::Bytes;
+
+use super::shape::RemoteShape;
 
 /// What an engine has under a key. It may have expired: whoever looks at it compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,4 +13,14 @@ pub struct RemoteEntry {
     pub version: u64,
     /// Milliseconds since 1970 from which on it counts as absent; 0: never.
     pub expires_ms: u64,
+}
+
+/// What a store knows of a database on an engine elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteIndex {
+    pub(crate) shape: RemoteShape,
+    /// How many entries it has, by estimate.
+    pub(crate) entries: Option<u64>,
+    /// Bytes that it takes there, by estimate.
+    pub(crate) disk_bytes: Option<u64>,
 }

@@ -14,6 +14,10 @@ pub const MERGED_BUCKETS: u16 = 16;
 /// Most buckets of such a database: a page of a scan reads from all of them.
 pub const MOST_MERGED_BUCKETS: u16 = 64;
 
+/// Longest key, in bytes: engines number the bytes of the key of a row with 16 bits, and have some
+/// of their own there.
+pub const KEY_BYTES: usize = 65_000;
+
 /// Longest value, in bytes: what the default client of every language accepts, and engines take as
 /// one cell.
 pub const VALUE_BYTES: usize = 4_000_000;

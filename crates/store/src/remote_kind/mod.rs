@@ -9,6 +9,7 @@ mod lack;
 mod shape;
 
 pub use entry::RemoteEntry;
+pub(crate) use entry::RemoteIndex;
 pub use error::RemoteError;
 pub use lack::Lack;
 pub use shape::{RemoteOrder, RemotePromise, RemoteShape, ShapeError};
