@@ -6,9 +6,13 @@
 mod cases;
 mod model;
 mod property;
+mod remote;
 mod view;
 
 pub use property::run_property;
+pub use remote::{
+    GatheredAnswers, MakeRemote, RemoteBench, RemoteTarget, remote_config, run_remote,
+};
 pub use view::SuiteView;
 
 use std::time::Instant;
