@@ -49,6 +49,7 @@ mod peer_identity;
 mod plain;
 mod pulse;
 mod readers;
+mod remote_requests;
 mod replica;
 mod rpc_connection;
 mod settings;
@@ -89,6 +90,7 @@ use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
 use store::durable::{CommitLoop, CommitWaker, ConvertError, Durable, Mailbox, OpenError};
+use store::remote::{RemoteOpenError, RemoteStore};
 use store::{CreateError, FolderSecret, Kind, Refusal, Store};
 use wal::{Recovered, WriteError};
 
@@ -107,6 +109,7 @@ use crate::long_requests::LongRequests;
 pub use crate::pulse::{LoopTurns, Pulse};
 use crate::readers::{LoopReaders, Pool, Readers};
 pub use crate::replica::Replica;
+use crate::remote_requests::RemoteRequests;
 use crate::settings::LoopSettings;
 pub use crate::settings::{Detail, FailedCall, Log, SilentLog};
 pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRule};
@@ -183,6 +186,9 @@ pub enum StartError {
     /// The limits of the default database make no sense together.
     #[error("the default database cannot be made: {0}")]
     Database(CreateError),
+    /// The databases on an engine elsewhere cannot be used.
+    #[error("{0}")]
+    Remote(RemoteOpenError),
     /// The data folder cannot be used, or its log cannot be read.
     #[error("{0}")]
     Open(OpenError),
@@ -218,6 +224,7 @@ pub enum StartError {
 fn place(kind: Kind) -> &'static str {
     match kind {
         Kind::Memory => "in memory",
+        Kind::Remote(_) => "on a storage engine",
         _ => "on disk",
     }
 }
@@ -249,6 +256,8 @@ struct ServerParts {
     readers: Readers,
     /// Behind the durable databases.
     durable: Option<Arc<Durable>>,
+    /// The way to the databases, if they are elsewhere.
+    remote: Option<Arc<RemoteStore>>,
     tasks: Arc<Tasks>,
 }
 
@@ -265,6 +274,7 @@ pub fn start(mut config: ServerConfig) -> Result<Server, StartError> {
     let deferred_drop = DeferredDrop::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
     let OpenStorage {
         store,
+        remote,
         committer,
         recovered,
         blobs: blobs_found,
@@ -297,7 +307,8 @@ pub fn start(mut config: ServerConfig) -> Result<Server, StartError> {
     let (ask, bindings) = (config.first_admin.take(), config.bindings);
     let accepts_loss = config.storage.accepts_loss();
     let (time, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
-    let parts = ServerParts::new(config, account, deferred_drop, readers, store, durable);
+    let stores = (store, durable, remote);
+    let parts = ServerParts::new(config, account, deferred_drop, readers, stores);
     loops.handle_signals().map_err(StartError::Signals)?;
     // Last of all: whoever has the token finds the server started.
     let (shared, durable) = (&parts.shared, parts.durable.as_deref());
@@ -400,7 +411,7 @@ impl Server {
     pub fn run(self) -> Result<RunEnd, ServeError> {
         let parts = self.parts;
         let (durable, tasks) = (parts.durable.clone(), Arc::clone(&parts.tasks));
-        let readers = parts.readers.clone();
+        let (readers, remote) = (parts.readers.clone(), parts.remote.clone());
         let (pulse, of_loops) = (self.pulse.clone(), self.pulse);
         let ended = self.loops.run(move |start| {
             of_loops.begin(start);
@@ -409,6 +420,9 @@ impl Server {
         });
         pulse.end();
         readers.stop();
+        if let Some(remote) = remote {
+            remote.backend().stop();
+        }
         // What the ends of uploads have left to do.
         self.blob_threads.stop();
         // What is large takes minutes, and the log is all that a start needs.
@@ -461,6 +475,7 @@ pub fn simulated(
 ) -> Result<Simulated<impl net::Handler>, StartError> {
     let OpenStorage {
         store,
+        remote,
         committer,
         recovered,
         blobs: _,
@@ -474,7 +489,8 @@ pub fn simulated(
     let mailbox = commit_loop.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
-    let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
+    let stores = (store, None, remote);
+    let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, stores);
     Ok(Simulated {
         shared: Arc::clone(&parts.shared),
         handler: parts.loop_handler_with(mailbox, waker, LoopRole::Connections),
@@ -524,8 +540,7 @@ impl ServerParts {
         account: Arc<Account>,
         deferred_drop: DeferredDrop,
         readers: Readers,
-        store: Store,
-        durable: Option<Arc<Durable>>,
+        (store, durable, remote): (Store, Option<Arc<Durable>>, Option<Arc<RemoteStore>>),
     ) -> ServerParts {
         let http2 = settings::http2(&config);
         let buffered_limit = account_bytes(&config);
@@ -581,6 +596,7 @@ impl ServerParts {
             deferred_drop,
             readers,
             durable,
+            remote,
         }
     }
 
@@ -601,10 +617,16 @@ impl ServerParts {
         waker: SharedWaker,
         role: LoopRole,
     ) -> LoopHandler {
+        let remote = self.remote.as_ref().map(|remote| {
+            let looks = role != LoopRole::OneConnection;
+            let requests = RemoteRequests::new(Arc::clone(remote), Arc::clone(&waker), looks);
+            Box::new(requests)
+        });
         let parts = LoopParts {
             readers: LoopReaders::new(self.readers.clone(), Arc::clone(&waker)),
             deferred_drop: self.deferred_drop.clone(),
             mailbox,
+            remote,
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
             tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,

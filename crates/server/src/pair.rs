@@ -272,9 +272,8 @@ impl Pair {
         let opening = storage::open(&config).expect("the limits make sense");
         let readers = Readers::Inline(opening.store.clone());
         let account = Account::new(account_bytes(&config));
-        let store = opening.store;
-        let mut parts =
-            ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
+        let stores = (opening.store, None, opening.remote);
+        let mut parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, stores);
         if let Some(jobs) = jobs {
             let time = Arc::clone(&clock) as Arc<dyn TimeSource>;
             parts.tasks = Tasks::new(jobs, time, Arc::clone(&log) as _);
@@ -304,7 +303,8 @@ impl Pair {
         let (log, clock) = (Arc::new(Keep::default()), Arc::new(Now::default()));
         let config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
         let account = Account::new(account_bytes(&config));
-        let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
+        let stores = (store, None, None);
+        let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, stores);
         let handler = parts.loop_handler_with(Some(mailbox), waker, LoopRole::Connections);
         let mut pair = Pair::new(&parts, handler, log, clock);
         pair.accept(false);

@@ -170,6 +170,10 @@ impl DatabaseConfig {
             return Err(CreateError::OnlyRemote);
         };
         shape.check().map_err(CreateError::BadShape)?;
+        // Its commits go the way of those that last.
+        if self.durability == Durability::Volatile {
+            return Err(CreateError::BadConfig);
+        }
         let limits = &self.limits;
         let bounds = [
             ("key_bytes", limits.key_bytes, remote_kind::limits::KEY_BYTES),

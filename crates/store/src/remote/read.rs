@@ -156,7 +156,8 @@ impl RemoteRead {
                 passed,
                 direction: page.direction,
                 keys_only: page.keys_only,
-                entries: page.entries,
+                // More than it walks in a step it would read once more.
+                entries: page.entries.min(page.rows.max(1).into()),
                 bytes: page.bytes,
             },
             PlannedRequest::Count {

@@ -49,10 +49,7 @@ pub fn remote_config(shape: RemoteShape) -> DatabaseConfig {
         limits: DatabaseLimits::for_values(VALUE_BYTES_MAX),
         ..DatabaseConfig::default()
     };
-    DatabaseConfig {
-        kind: Kind::Remote(shape),
-        ..config.of_kind(Kind::Remote(shape))
-    }
+    config.of_kind(Kind::Remote(shape))
 }
 
 /// Runs random sequences of everything with both promises and both orders, from a seed on.
