@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use service::identities::{DrawToken, Token, UsableBindings};
@@ -10,6 +11,7 @@ use service::rights::Rights;
 use service::{Code, Method, ServerInfo};
 use store::FolderSecret;
 use store::durable::Mailbox;
+use store::remote::RemoteBackend;
 use wire::grpc::{Metadata, TRACEPARENT};
 use wire::{Connection, Event, RequestHead, StreamKey};
 
@@ -253,6 +255,18 @@ impl Pair {
         let change = |config: &mut ServerConfig| config.anonymous = vec![anonymous];
         let mut pair = Pair::with_config(None, LoopRole::Connections, change);
         pair.accept_peer(false, tls, user);
+        pair.greet();
+        pair
+    }
+
+    /// A connection to a server whose databases are on an engine elsewhere, ready for calls.
+    pub fn elsewhere(backend: Arc<dyn RemoteBackend>) -> Pair {
+        let change = |config: &mut ServerConfig| {
+            let timeout = Duration::from_secs(10);
+            config.storage = Storage::Remote { backend, timeout };
+        };
+        let mut pair = Pair::with_config(None, LoopRole::Connections, change);
+        pair.accept(false);
         pair.greet();
         pair
     }
