@@ -70,11 +70,6 @@ impl RemoteRequests {
         Some(done)
     }
 
-    /// Returns how many bytes of commits are under way.
-    pub fn waiting_bytes(&self) -> usize {
-        self.requests.bytes()
-    }
-
     /// Whether no commit is under way, and no answer waits.
     pub fn is_idle(&self) -> bool {
         self.requests.is_idle() && !self.has_answers()

@@ -44,14 +44,12 @@ impl WritePath {
         }
     }
 
-    /// Returns how many bytes wait for the committer, those of the tick's batch aside.
+    /// Returns how many bytes wait for the committer, those of the tick's batch aside. What an
+    /// engine elsewhere has is bounded there: it is refused, and nobody is held back.
     #[inline]
     pub fn waiting_bytes(&self) -> usize {
-        let bytes = match &self.mailbox {
-            Some(mailbox) => mailbox.waiting_bytes(),
-            None => (self.remote.as_ref()).map_or(0, |remote| remote.waiting_bytes()),
-        };
-        self.disk_writes.bytes() + bytes
+        let mailbox_bytes = (self.mailbox.as_ref()).map_or(0, |mailbox| mailbox.waiting_bytes());
+        self.disk_writes.bytes() + mailbox_bytes
     }
 
     /// Returns how many bytes of all loops wait for the committer of the durable databases.

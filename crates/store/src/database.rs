@@ -176,9 +176,21 @@ impl DatabaseConfig {
         }
         let limits = &self.limits;
         let bounds = [
-            ("key_bytes", limits.key_bytes, remote_kind::limits::KEY_BYTES),
-            ("value_bytes", limits.value_bytes, remote_kind::limits::VALUE_BYTES),
-            ("commit_bytes", limits.commit_bytes, remote_kind::limits::COMMIT_BYTES),
+            (
+                "key_bytes",
+                limits.key_bytes,
+                remote_kind::limits::KEY_BYTES,
+            ),
+            (
+                "value_bytes",
+                limits.value_bytes,
+                remote_kind::limits::VALUE_BYTES,
+            ),
+            (
+                "commit_bytes",
+                limits.commit_bytes,
+                remote_kind::limits::COMMIT_BYTES,
+            ),
         ];
         match bounds.into_iter().find(|&(_, given, max)| given > max) {
             None => Ok(()),

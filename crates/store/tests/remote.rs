@@ -84,14 +84,23 @@ fn commits_that_meet_are_decided_anew() {
         let outcomes = bench.run();
         let applied = outcomes.iter().filter(|all| refusal(all).is_none()).count() as i64;
         let contended = Refusal::Remote(RemoteError::Contended);
-        assert!(outcomes.iter().filter_map(refusal).all(|why| why == contended));
+        assert!(
+            outcomes
+                .iter()
+                .filter_map(refusal)
+                .all(|why| why == contended)
+        );
         assert!(double.counts().lost_races > 0 && applied > 0);
         assert_eq!(number(&double, b"key"), applied);
         let mut counters: Vec<_> = (outcomes.iter().filter(|all| refusal(all).is_none()))
             .map(|all| all.get(0).first().expect("it has one").counter)
             .collect();
         counters.sort_unstable();
-        assert_eq!(counters, (1..=applied).collect::<Vec<_>>(), "each sum is given once");
+        assert_eq!(
+            counters,
+            (1..=applied).collect::<Vec<_>>(),
+            "each sum is given once"
+        );
     }
 }
 
@@ -122,7 +131,10 @@ fn a_write_that_was_sent_and_not_answered_is_of_unknown_outcome() {
         let counts = double.counts();
         assert_eq!(unknown, counts.unknown_applied + counts.unknown_lost);
         assert!(counts.unknown_applied > 0 && counts.unknown_lost > 0 && counts.other_faults > 0);
-        assert_eq!(number(&double, b"key") as u64, applied + counts.unknown_applied);
+        assert_eq!(
+            number(&double, b"key") as u64,
+            applied + counts.unknown_applied
+        );
     }
 }
 
@@ -132,7 +144,12 @@ fn commits_of_one_call_take_effect_in_their_order() {
         let (double, mut bench) = bench(seed);
         for letter in b"abcdefgh".chunks(1) {
             bench.add(1, DEFAULT, Mode::Atomic, &one(append(b"one", letter)));
-            bench.add(2, DEFAULT, Mode::Independent, &all(&[append(b"two", letter), get(b"one")]));
+            bench.add(
+                2,
+                DEFAULT,
+                Mode::Independent,
+                &all(&[append(b"two", letter), get(b"one")]),
+            );
         }
         // What is refused has its place in the line too.
         bench.add(1, DEFAULT, Mode::Atomic, &one(Operation::Clear));
@@ -168,7 +185,12 @@ fn parts_of_an_independent_commit_run_side_by_side_and_come_back_in_order() {
 #[test]
 fn an_independent_commit_of_which_a_part_is_unknown_is_unknown() {
     let (double, mut bench) = bench(1);
-    let operations = [put(b"a", b""), put(b"b", b""), put(b"c", b""), put(b"d", b"")];
+    let operations = [
+        put(b"a", b""),
+        put(b"b", b""),
+        put(b"c", b""),
+        put(b"d", b""),
+    ];
     let (mut unknown, mut nothing) = (0, 0);
     for seed in 0..60 {
         let faults = RemoteFaults {
@@ -180,7 +202,10 @@ fn an_independent_commit_of_which_a_part_is_unknown_is_unknown() {
             Operation::Put { key, .. } => delete(key),
             other => other,
         });
-        assert_eq!(refusal(&bench.commit(DEFAULT, Mode::Independent, &all(&gone))), None);
+        assert_eq!(
+            refusal(&bench.commit(DEFAULT, Mode::Independent, &all(&gone))),
+            None
+        );
         double.set_faults(faults);
         let outcomes = bench.commit(DEFAULT, Mode::Independent, &all(&operations));
         let written = double.entries(DEFAULT).len();
@@ -267,7 +292,13 @@ fn reads_that_come_to_nothing_say_why_and_give_their_room_back() {
             },
             RemoteError::TimedOut,
         ),
-        (RemoteFaults { dropped: 1, ..faults }, RemoteError::TimedOut),
+        (
+            RemoteFaults {
+                dropped: 1,
+                ..faults
+            },
+            RemoteError::TimedOut,
+        ),
         (
             RemoteFaults { busy: 1, ..faults },
             RemoteError::Busy { retry_ms: 10 },
@@ -300,11 +331,20 @@ fn what_other_servers_make_and_drop_is_taken_over() {
         assert_eq!(bench.create("theirs", &config), Err(exists));
         double.put_by_another(made, b"key", b"value");
         bench.remote.refresh();
-        assert_eq!(bench.store().statistics(made).map(|figures| figures.entries), Some(1));
+        assert_eq!(
+            bench
+                .store()
+                .statistics(made)
+                .map(|figures| figures.entries),
+            Some(1)
+        );
         bench.batch.drop_empty_database(1, made);
         let outcomes = bench.run();
         let not_empty = refusal(&outcomes[0]);
-        let is_not_empty = matches!(not_empty, Some(Refusal::NotDropped(DropError::NotEmpty { .. })));
+        let is_not_empty = matches!(
+            not_empty,
+            Some(Refusal::NotDropped(DropError::NotEmpty { .. }))
+        );
         assert!(is_not_empty, "{not_empty:?}");
         bench.batch.drop_database(1, made);
         assert_eq!(refusal(&bench.run()[0]), None, "{round}");
@@ -326,7 +366,10 @@ fn a_store_elsewhere_has_no_databases_of_other_kinds_and_is_not_watched() {
     };
     // It is not even encoded as one.
     let refused = bench.create("many", &remote_config(too_many));
-    assert!(matches!(refused, Err(Refusal::NotCreated(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Refusal::NotCreated(_))),
+        "{refused:?}"
+    );
     let watched = bench.store().watch(DEFAULT, None, false);
     assert_eq!(watched.err(), Some(WatchError::Elsewhere));
     let default = bench.store().config(DEFAULT).expect("it always exists");

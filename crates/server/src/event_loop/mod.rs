@@ -133,11 +133,7 @@ impl LoopState {
         LoopState {
             calls: CallTable::new(figures, &settings, long_requests),
             timers: Timers::default(),
-            writes: WritePath::new(
-                store,
-                parts.deferred_drop,
-                (parts.mailbox, parts.remote),
-            ),
+            writes: WritePath::new(store, parts.deferred_drop, (parts.mailbox, parts.remote)),
             readers: parts.readers,
             damage_told_ns: None,
             role,

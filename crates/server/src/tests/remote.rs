@@ -92,13 +92,17 @@ impl RemoteServer {
     }
 
     fn batch(&mut self, mode: Mode, operations: &[Operation<'_>]) -> Ended {
-        self.call(Method::Batch, |out| encode_batch(out, "", mode, 0, operations))
+        self.call(Method::Batch, |out| {
+            encode_batch(out, "", mode, 0, operations)
+        })
     }
 
     fn health(&mut self) -> i32 {
         let request = HealthCheckRequest { service: "" };
         let answer = self.ok(Method::HealthCheck, |out| request.encode(out));
-        HealthCheckResponse::decode(&answer).expect("it is one").status
+        HealthCheckResponse::decode(&answer)
+            .expect("it is one")
+            .status
     }
 }
 
@@ -116,9 +120,17 @@ fn keys_are_written_and_read_as_on_one_machine() {
         let answer = server.get(b"key").messages.remove(0);
         let found = GetResponse::decode(&answer).expect("it is one");
         let entry = found.entry.expect("it was just put");
-        assert_eq!((entry.value, entry.version), (&b"value"[..], stored.version));
+        assert_eq!(
+            (entry.value, entry.version),
+            (&b"value"[..], stored.version)
+        );
         let answer = server.get(b"none").messages.remove(0);
-        assert!(GetResponse::decode(&answer).expect("it is one").entry.is_none());
+        assert!(
+            GetResponse::decode(&answer)
+                .expect("it is one")
+                .entry
+                .is_none()
+        );
         let request = IncrementRequest {
             key: b"counter",
             delta: 5,
@@ -150,11 +162,18 @@ fn a_commit_on_one_bucket_takes_effect_as_a_whole_and_on_several_is_refused() {
     assert_eq!(server.batch(Mode::Atomic, &unmet).code, Code::Ok);
     let mut values = server.double.entries(DatabaseId::DEFAULT).into_iter();
     assert!(values.all(|(_, entry)| entry.value != b"3"[..]));
-    let other = keys.iter().find(|key| !alike(key)).expect("there are many buckets");
+    let other = keys
+        .iter()
+        .find(|key| !alike(key))
+        .expect("there are many buckets");
     let several = [put(one, b"4"), put(two, b"4"), put(other, b"4")];
     let refused = server.batch(Mode::Atomic, &several);
     assert_eq!(refused.code, Code::FailedPrecondition);
-    assert!(refused.words.contains("operations 0 and 2"), "{}", refused.words);
+    assert!(
+        refused.words.contains("operations 0 and 2"),
+        "{}",
+        refused.words
+    );
     let refused = server.call(Method::Transact, |out| {
         let comparisons = [(&one[..], store::Condition::Present)];
         encode_transact(out, "", 0, &comparisons, &[put(other, b"4")], &[]);
@@ -204,7 +223,10 @@ fn a_scan_returns_each_key_once_in_the_order_of_the_database() {
                 (0, Some(_)) => assert_eq!(found, expected[100..]),
                 _ => assert_eq!(found, expected[..100]),
             }
-            assert!(limit != 0 || ended.messages.len() > 1, "there are several pages");
+            assert!(
+                limit != 0 || ended.messages.len() > 1,
+                "there are several pages"
+            );
         }
         let request = CountRequest {
             keys: in_range,
@@ -309,7 +331,10 @@ fn databases_are_made_and_dropped_in_the_engine() {
             let answer = CreateDatabaseResponse::decode(&answer).expect("it is one");
             assert_eq!(answer.created, is_new);
             let made = answer.database.expect("it says what it is");
-            assert_eq!((made.kind, made.buckets), (DatabaseKind::Remote.number(), 3));
+            assert_eq!(
+                (made.kind, made.buckets),
+                (DatabaseKind::Remote.number(), 3)
+            );
             assert_eq!(made.promise, PromiseNumber::Quorum.number());
         }
         let in_other = PutRequest {
@@ -350,7 +375,11 @@ fn a_write_whose_outcome_is_not_known_is_unknown_and_never_a_failure() {
     });
     let ended = server.put(b"key", b"value");
     assert_eq!(ended.code, Code::Unknown);
-    assert!(ended.words.starts_with("outcome unknown"), "{}", ended.words);
+    assert!(
+        ended.words.starts_with("outcome unknown"),
+        "{}",
+        ended.words
+    );
     server.double.set_faults(RemoteFaults {
         timed_out: 1,
         ..RemoteFaults::default()

@@ -158,10 +158,28 @@ mod tests {
             ..DatabaseDescription::default()
         };
         for (wanted, field) in [
-            (DatabaseDescription { promise: 3, ..remote }, "promise"),
+            (
+                DatabaseDescription {
+                    promise: 3,
+                    ..remote
+                },
+                "promise",
+            ),
             (DatabaseDescription { order: 3, ..remote }, "order"),
-            (DatabaseDescription { buckets: 16_385, ..remote }, "buckets"),
-            (DatabaseDescription { buckets: 65_537, ..remote }, "buckets"),
+            (
+                DatabaseDescription {
+                    buckets: 16_385,
+                    ..remote
+                },
+                "buckets",
+            ),
+            (
+                DatabaseDescription {
+                    buckets: 65_537,
+                    ..remote
+                },
+                "buckets",
+            ),
             (
                 DatabaseDescription {
                     buckets: 65,
@@ -170,11 +188,35 @@ mod tests {
                 },
                 "buckets",
             ),
-            (DatabaseDescription { durability: 4, ..remote }, "durability"),
-            (DatabaseDescription { quota_bytes: 1, ..remote }, "quota_bytes"),
-            (DatabaseDescription { promise: 1, ..memory }, "promise"),
+            (
+                DatabaseDescription {
+                    durability: 4,
+                    ..remote
+                },
+                "durability",
+            ),
+            (
+                DatabaseDescription {
+                    quota_bytes: 1,
+                    ..remote
+                },
+                "quota_bytes",
+            ),
+            (
+                DatabaseDescription {
+                    promise: 1,
+                    ..memory
+                },
+                "promise",
+            ),
             (DatabaseDescription { order: 1, ..memory }, "order"),
-            (DatabaseDescription { buckets: 1, ..memory }, "buckets"),
+            (
+                DatabaseDescription {
+                    buckets: 1,
+                    ..memory
+                },
+                "buckets",
+            ),
         ] {
             let refused = kind_of(&wanted, false).err();
             let words = refused.map(|invalid| invalid.to_string());

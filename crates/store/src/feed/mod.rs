@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 
 use crate::database_id::DatabaseId;
 use crate::limits;
+use crate::remote_kind::Lack;
 use crate::value::Entry;
 use commit::Recorder;
 pub use commit::{ChangeKind, FeedChange, FeedCommit};

@@ -32,7 +32,9 @@ mod sink;
 mod store;
 
 pub use backend::{RemoteBackend, RemoteHealth};
-pub use catalogue::{RemoteCatalogue, RemoteChange, RemoteChangeError, RemoteDatabase, WhatChanges};
+pub use catalogue::{
+    RemoteCatalogue, RemoteChange, RemoteChangeError, RemoteDatabase, WhatChanges,
+};
 pub use commit::{RemoteAfter, RemoteCommit, RemoteEffect, RemoteStep};
 pub use parts::RemoteKey;
 pub use read::{RemoteAnswer, RemotePageEnd, RemoteRead, RemoteReadRequest, RemoteRow};

@@ -37,7 +37,9 @@ pub struct RemoteStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteOpenError {
     /// The engine has no default database.
-    #[error("the keyspace of the storage engine has no default database; make it with `store init`")]
+    #[error(
+        "the keyspace of the storage engine has no default database; make it with `store init`"
+    )]
     NoDefaultDatabase,
     /// Its default database cannot be one.
     #[error("the default database in the storage engine cannot be used: {0}")]
@@ -56,7 +58,10 @@ impl RemoteStore {
         timeout: Duration,
     ) -> Result<Arc<RemoteStore>, RemoteOpenError> {
         let catalogue = backend.catalogue();
-        let default = catalogue.databases.iter().find(|one| one.id == DatabaseId::DEFAULT);
+        let default = catalogue
+            .databases
+            .iter()
+            .find(|one| one.id == DatabaseId::DEFAULT);
         let default = default.ok_or(RemoteOpenError::NoDefaultDatabase)?;
         let index = index_of(default).ok_or(RemoteOpenError::Default(CreateError::OnlyRemote))?;
         let store = Store::remote(config, index, default.config);
@@ -286,7 +291,10 @@ impl RemoteLoop {
             }
             whole => {
                 let id = commit.database;
-                self.remote.store.check_drop(id).map_err(Refusal::NotDropped)?;
+                self.remote
+                    .store
+                    .check_drop(id)
+                    .map_err(Refusal::NotDropped)?;
                 WhatChanges::Drop {
                     id,
                     only_empty: whole == Some(Whole::DropEmpty),
@@ -302,7 +310,9 @@ impl RemoteLoop {
         let (config, shape) = config.ok_or(Refusal::UnknownDatabase)?;
         // The operations have a record each, and what an engine reads for them.
         let operations = commit.operations().len();
-        let bytes = commit.bytes.saturating_add(operations.saturating_mul(limits::READ_BYTES));
+        let bytes = commit
+            .bytes
+            .saturating_add(operations.saturating_mul(limits::READ_BYTES));
         let share = self.remote.room.take(bytes).ok_or(BUSY)?;
         let parts = parts::divide(batch, commit, shape).map_err(Refusal::Lacks)?;
         Ok(CommitWork::Parts {

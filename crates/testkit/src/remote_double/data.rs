@@ -117,7 +117,9 @@ impl DoubleData {
             return Vec::new();
         };
         let entries = database.entries.iter();
-        entries.map(|(key, entry)| (key.clone(), entry.clone())).collect()
+        entries
+            .map(|(key, entry)| (key.clone(), entry.clone()))
+            .collect()
     }
 
     pub(super) fn find(
@@ -218,8 +220,7 @@ impl DoubleData {
         database: &'a DoubleDatabase,
     ) -> impl Iterator<Item = (&'a Vec<u8>, &'a RemoteEntry)> + use<'a> {
         let now_ms = self.now_ms;
-        let is_live =
-            move |entry: &RemoteEntry| entry.expires_ms == 0 || now_ms < entry.expires_ms;
+        let is_live = move |entry: &RemoteEntry| entry.expires_ms == 0 || now_ms < entry.expires_ms;
         let entries = database.entries.iter();
         entries.filter(move |(_, entry)| is_live(entry))
     }
@@ -229,9 +230,12 @@ impl DoubleData {
             RemoteOrder::Hash => (rules.shape.bucket_of(key), key.to_vec()),
             RemoteOrder::Merged => (0, key.to_vec()),
         };
-        let in_range = self.live(database).filter(|(key, _)| rules.range.contains(key));
-        let mut places: Vec<_> =
-            in_range.map(|(key, entry)| (place_of(key), entry)).collect();
+        let in_range = self
+            .live(database)
+            .filter(|(key, _)| rules.range.contains(key));
+        let mut places: Vec<_> = in_range
+            .map(|(key, entry)| (place_of(key), entry))
+            .collect();
         places.sort_by(|one, other| one.0.cmp(&other.0));
         if rules.direction == Direction::Backward {
             places.reverse();

@@ -205,7 +205,9 @@ impl RemoteDouble {
     }
 
     fn lock(&self) -> MutexGuard<'_, DoubleState> {
-        self.state.lock().expect("no test goes on after a panic here")
+        self.state
+            .lock()
+            .expect("no test goes on after a panic here")
     }
 }
 

@@ -76,7 +76,10 @@ pub struct GatheredAnswers(Mutex<Vec<RemoteDone>>);
 
 impl RemoteSink for GatheredAnswers {
     fn put(&self, done: RemoteDone) {
-        self.0.lock().expect("no test goes on after a panic here").push(done);
+        self.0
+            .lock()
+            .expect("no test goes on after a panic here")
+            .push(done);
     }
 }
 
@@ -161,7 +164,10 @@ impl RemoteBench {
             }
         }
         assert_eq!(self.remote.room().requests(), 0);
-        assert_eq!((self.remote.room().held_bytes(), self.requests.bytes()), (0, 0));
+        assert_eq!(
+            (self.remote.room().held_bytes(), self.requests.bytes()),
+            (0, 0)
+        );
         all
     }
 
@@ -236,7 +242,9 @@ impl RemoteRound {
     fn new(make: MakeRemote<'_>, seed: u64, shape: RemoteShape) -> RemoteRound {
         let config = remote_config(shape);
         let mut bench = RemoteBench::new(make(seed, config));
-        let other = bench.create("other", &config).expect("there is none of this name");
+        let other = bench
+            .create("other", &config)
+            .expect("there is none of this name");
         assert_eq!(bench.store().database("other"), Some(other));
         let databases =
             [DatabaseId::DEFAULT, other].map(|id| (id, Model::new(VALUE_BYTES_MAX, true)));
@@ -304,7 +312,10 @@ impl RemoteRound {
         mode: Mode,
     ) -> Vec<(TransactList, Operation<'k>)> {
         // Half of the commits are about one key, as those on several buckets are refused.
-        let only = self.random.once_in(2).then(|| self.random.below(keys.len()));
+        let only = self
+            .random
+            .once_in(2)
+            .then(|| self.random.below(keys.len()));
         let key_of = |random: &mut Random| match only {
             Some(place) => &keys[place][..],
             None => &keys[random.below(keys.len())][..],
@@ -417,8 +428,9 @@ impl RemoteRound {
         let (database, model) = &self.databases[self.random.below(2_usize)];
         let in_range = |(key, _): &(&[u8], &Stored)| range.contains(key);
         let live = model.live(self.now_ms).into_iter().filter(in_range);
-        let mut expected: Vec<(Vec<u8>, Stored)> =
-            live.map(|(key, stored)| (key.to_vec(), stored.clone())).collect();
+        let mut expected: Vec<(Vec<u8>, Stored)> = live
+            .map(|(key, stored)| (key.to_vec(), stored.clone()))
+            .collect();
         if self.shape.order == RemoteOrder::Hash {
             expected.sort_by_key(|(key, _)| (self.shape.bucket_of(key), key.clone()));
         }
@@ -463,23 +475,40 @@ impl RemoteRound {
         let (database, model) = &self.databases[self.random.below(2_usize)];
         let live = model.live(self.now_ms);
         let expected = live.iter().filter(|(key, _)| range.contains(key)).count() as u64;
-        let fetched = self.bench.read(*database, |plan| plan.count(&range, 100, false));
+        let fetched = self
+            .bench
+            .read(*database, |plan| plan.count(&range, 100, false));
         let call = fetched.fetched().calls().next().expect("one was asked for");
         let view = ReadView::fetched(&call).expect("it was read");
-        let counted = view.count(&range, self.now_ms, 100).expect("it was planned");
-        assert_eq!((counted.count, counted.passed), (expected, None), "{range:?}");
+        let counted = view
+            .count(&range, self.now_ms, 100)
+            .expect("it was planned");
+        assert_eq!(
+            (counted.count, counted.passed),
+            (expected, None),
+            "{range:?}"
+        );
     }
 }
 
 /// At the borders of the forms in which they are kept.
-const VALUES: &[&[u8]] = &[b"", b"a", b"ab", &[0; 8], &[0xff; 8], b"nine.....", &[b'v'; 16 * 1024]];
+const VALUES: &[&[u8]] = &[
+    b"",
+    b"a",
+    b"ab",
+    &[0; 8],
+    &[0xff; 8],
+    b"nine.....",
+    &[b'v'; 16 * 1024],
+];
 
 /// Three of them are too much.
 const LONG: &[u8] = &[b'l'; 15_000];
 
 fn keys() -> Vec<Vec<u8>> {
-    let mut keys: Vec<Vec<u8>> =
-        ["", "\0", "a", "a\0", "ab", "b", "key-1"].map(|key| key.as_bytes().to_vec()).to_vec();
+    let mut keys: Vec<Vec<u8>> = ["", "\0", "a", "a\0", "ab", "b", "key-1"]
+        .map(|key| key.as_bytes().to_vec())
+        .to_vec();
     keys.extend([vec![0xff], vec![0xff, 0xff], vec![b'k'; 300]]);
     keys
 }
@@ -511,7 +540,10 @@ fn independent(
         let key = key_of(&operations[place].1);
         let alike = (0..operations.len()).filter(|&other| key_of(&operations[other].1) == key);
         let alike: Vec<usize> = alike.collect();
-        let version = alike.iter().map(|&place| found.operations[place].after.version).max();
+        let version = alike
+            .iter()
+            .map(|&place| found.operations[place].after.version)
+            .max();
         let its_operations: Vec<_> = alike.iter().map(|&place| operations[place]).collect();
         let version = version.unwrap_or(0);
         let of_key = model.commit(Mode::Independent, &its_operations, version, now_ms, 4 << 20);
@@ -558,7 +590,9 @@ fn lack_of(
         } => *condition != Condition::None || *want_previous,
         _ => true,
     };
-    let dependent = operations.iter().position(|(_, operation)| depends(operation));
+    let dependent = operations
+        .iter()
+        .position(|(_, operation)| depends(operation));
     if let (RemotePromise::Quorum, Some(operation)) = (shape.promise, dependent) {
         let operation = operation as u32;
         return Some(Lack::NeedsLinearizable { operation });

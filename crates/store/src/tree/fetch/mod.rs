@@ -21,9 +21,9 @@ pub(crate) use elsewhere::FromElsewhere;
 pub use fetched::{Fetched, FetchedCall, NotFetched, ReadFailure};
 pub(crate) use fetched::{FetchedEntry, FetchedView};
 use fetched::{PageEnd, Prefetched};
+pub(crate) use plan::PlannedRequest;
 use plan::{PageRequest as Page, PlannedRead};
 pub use plan::{PageRequest, ReadPlan};
-pub(crate) use plan::PlannedRequest;
 
 use super::error::TreeError;
 use super::index::TreeIndex;

@@ -62,7 +62,10 @@ pub(crate) enum PlannedRequest<'a> {
         page: PageRequest,
     },
     /// See [`ReadPlan::count`].
-    Count { range: Range<'a>, may_estimate: bool },
+    Count {
+        range: Range<'a>,
+        may_estimate: bool,
+    },
 }
 
 /// A range whose keys stand in the bytes of the plan.
