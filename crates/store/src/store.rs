@@ -19,12 +19,11 @@ use crate::keep_log::KeepLog;
 use crate::log_statistics::LogStatistics;
 use crate::memory::MemoryIndex;
 use crate::read_room::ReadRoom;
-use crate::remote_kind::RemoteIndex;
 use crate::reserve::Reserve;
 use crate::secret::FolderSecret;
 use crate::sweep_schedule::{SweepSchedule, TreeSweepSchedule};
 use crate::tree::{Generation, TreeIndex, Trees};
-use crate::view::{IndexView, Statistics, View};
+use crate::view::{IndexView, View};
 
 /// What a store is made with.
 #[derive(Clone, Copy, Debug)]
@@ -170,75 +169,22 @@ impl Store {
         Ok(store)
     }
 
-    /// A store whose databases are on an engine elsewhere; it knows none but the default one yet.
-    pub(crate) fn remote(
-        mut config: StoreConfig,
-        index: RemoteIndex,
-        default_database: DatabaseConfig,
-    ) -> Result<Store, CreateError> {
-        default_database.check_remote()?;
-        config.default_database = DatabaseConfig::default();
-        let mut store = Store::new(config, false, None)?;
-        if let Some(shared) = Arc::get_mut(&mut store.shared) {
-            shared.is_remote = true;
-        }
-        store.put_remote(DatabaseId::DEFAULT, "", default_database, index);
-        Ok(store)
-    }
-
     /// Whether its databases are on an engine elsewhere.
     #[inline]
     pub fn is_remote(&self) -> bool {
         self.shared.is_remote
     }
 
-    /// Has a database as the engine says that it is.
-    pub(crate) fn put_remote(
-        &self,
-        id: DatabaseId,
-        name: &str,
-        config: DatabaseConfig,
-        index: RemoteIndex,
-    ) {
-        if let Some(known) = self.find(id)
-            && known.config == config
-            && *known.name == *name
-        {
-            known.state.write().index = Index::Remote(index);
-            return;
-        }
-        let database = Database::new(name, config, Index::Remote(index));
-        self.shared.catalogue.write().put(id, database);
-    }
-
-    /// Forgets the databases that the engine has no more.
-    pub(crate) fn keep_remote(&self, is_there: impl Fn(DatabaseId) -> bool) {
-        for info in self.databases() {
-            if info.id == DatabaseId::DEFAULT || is_there(info.id) {
-                continue;
-            }
-            if let Some(database) = self.find(info.id) {
-                database.state.write().dropped = true;
-            }
-            // Whether or not somebody else has just removed it.
-            let _ = self.shared.catalogue.write().remove(info.id);
+    /// Notes that its databases are on an engine elsewhere: nobody else has the store yet.
+    pub(crate) fn set_remote(&mut self) {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.is_remote = true;
         }
     }
 
-    /// Figures of a database on an engine elsewhere, as that has last said.
-    pub(crate) fn remote_statistics(&self, id: DatabaseId) -> Option<Statistics> {
-        let state = self.read_state(id)?;
-        let Index::Remote(index) = &state.index else {
-            return None;
-        };
-        Some(Statistics {
-            entries: index.entries.unwrap_or(0),
-            content_bytes: 0,
-            expiring: 0,
-            memory_bytes: 0,
-            disk_bytes: index.disk_bytes.unwrap_or(0),
-            sequence: 0,
-        })
+    /// What decides which databases there are.
+    pub(crate) fn catalogue(&self) -> &RwLock<Catalogue> {
+        &self.shared.catalogue
     }
 
     /// The database of a name; the default one has the empty name.

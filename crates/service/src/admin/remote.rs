@@ -149,79 +149,36 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused_by_its_field() {
-        let remote = DatabaseDescription {
-            kind: DatabaseKind::Remote.number(),
-            ..DatabaseDescription::default()
-        };
-        let memory = DatabaseDescription {
-            kind: DatabaseKind::Memory.number(),
-            ..DatabaseDescription::default()
-        };
-        for (wanted, field) in [
-            (
-                DatabaseDescription {
-                    promise: 3,
-                    ..remote
-                },
-                "promise",
-            ),
-            (DatabaseDescription { order: 3, ..remote }, "order"),
-            (
-                DatabaseDescription {
-                    buckets: 16_385,
-                    ..remote
-                },
-                "buckets",
-            ),
-            (
-                DatabaseDescription {
-                    buckets: 65_537,
-                    ..remote
-                },
-                "buckets",
-            ),
-            (
-                DatabaseDescription {
-                    buckets: 65,
-                    order: 2,
-                    ..remote
-                },
-                "buckets",
-            ),
-            (
-                DatabaseDescription {
-                    durability: 4,
-                    ..remote
-                },
-                "durability",
-            ),
-            (
-                DatabaseDescription {
-                    quota_bytes: 1,
-                    ..remote
-                },
-                "quota_bytes",
-            ),
-            (
-                DatabaseDescription {
-                    promise: 1,
-                    ..memory
-                },
-                "promise",
-            ),
-            (DatabaseDescription { order: 1, ..memory }, "order"),
-            (
-                DatabaseDescription {
-                    buckets: 1,
-                    ..memory
-                },
-                "buckets",
-            ),
+        type Change = fn(&mut DatabaseDescription<'_>);
+        let wrong: [(&str, Change); 7] = [
+            ("promise", |wanted| wanted.promise = 3),
+            ("order", |wanted| wanted.order = 3),
+            ("buckets", |wanted| wanted.buckets = 16_385),
+            ("buckets", |wanted| wanted.buckets = 65_537),
+            ("buckets", |wanted| (wanted.buckets, wanted.order) = (65, 2)),
+            ("durability", |wanted| wanted.durability = 4),
+            ("quota_bytes", |wanted| wanted.quota_bytes = 1),
+        ];
+        let only_remote: [(&str, Change); 3] = [
+            ("promise", |wanted| wanted.promise = 1),
+            ("order", |wanted| wanted.order = 1),
+            ("buckets", |wanted| wanted.buckets = 1),
+        ];
+        for (kind, changes) in [
+            (DatabaseKind::Remote, &wrong[..]),
+            (DatabaseKind::Memory, &only_remote[..]),
         ] {
-            let refused = kind_of(&wanted, false).err();
-            let words = refused.map(|invalid| invalid.to_string());
-            let names_it = words.as_ref().is_some_and(|words| words.contains(field));
-            assert!(names_it, "{field}: {words:?}");
+            for (field, change) in changes {
+                let mut wanted = DatabaseDescription {
+                    kind: kind.number(),
+                    ..DatabaseDescription::default()
+                };
+                change(&mut wanted);
+                let refused = kind_of(&wanted, false).err();
+                let words = refused.map(|invalid| invalid.to_string());
+                let names_it = words.as_ref().is_some_and(|words| words.contains(field));
+                assert!(names_it, "{field}: {words:?}");
+            }
         }
     }
 }

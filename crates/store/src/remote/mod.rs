@@ -23,6 +23,7 @@
 mod backend;
 mod catalogue;
 mod commit;
+mod databases;
 mod found;
 mod gather;
 mod parts;

@@ -63,12 +63,12 @@ struct DoubleState {
     random: Random,
     faults: RemoteFaults,
     counts: RemoteDoubleCounts,
-    waiting: Vec<Waiting>,
+    waiting: Vec<DoubleRequest>,
     is_stopped: bool,
 }
 
 /// A request under way.
-enum Waiting {
+enum DoubleRequest {
     Read(RemoteRead),
     Change(RemoteChange),
     Commit {
@@ -80,23 +80,23 @@ enum Waiting {
 }
 
 /// What is done with a request without the lock: its answer may hand over another one.
-enum Ending {
+enum DoubleEnd {
     Read(RemoteRead, Result<RemoteAnswer, RemoteError>),
     Change(RemoteChange, Result<DatabaseId, RemoteChangeError>),
     Commit(RemoteCommit, Result<(), RemoteError>),
-    Dropped(Waiting),
+    Dropped(DoubleRequest),
     /// It goes on with a later step.
     None,
 }
 
-impl Ending {
+impl DoubleEnd {
     fn end(self) {
         match self {
-            Ending::Read(read, result) => read.complete(result),
-            Ending::Change(change, result) => change.complete(result),
-            Ending::Commit(commit, result) => commit.complete(result),
-            Ending::Dropped(waiting) => drop(waiting),
-            Ending::None => {}
+            DoubleEnd::Read(read, result) => read.complete(result),
+            DoubleEnd::Change(change, result) => change.complete(result),
+            DoubleEnd::Commit(commit, result) => commit.complete(result),
+            DoubleEnd::Dropped(waiting) => drop(waiting),
+            DoubleEnd::None => {}
         }
     }
 }
@@ -187,7 +187,7 @@ impl RemoteDouble {
         while self.step() {}
     }
 
-    fn hand_over(&self, waiting: Waiting) {
+    fn hand_over(&self, waiting: DoubleRequest) {
         let refused = {
             let mut state = self.lock();
             match state.is_stopped {
@@ -212,34 +212,34 @@ impl RemoteDouble {
 }
 
 impl DoubleState {
-    fn advance(&mut self, waiting: Waiting) -> Ending {
+    fn advance(&mut self, waiting: DoubleRequest) -> DoubleEnd {
         if let Some(error) = self.fault() {
             self.counts.other_faults += 1;
             return match waiting {
-                Waiting::Read(read) => Ending::Read(read, Err(error)),
-                Waiting::Change(change) => Ending::Change(change, Err(error.into())),
-                Waiting::Commit { commit, .. } => Ending::Commit(commit, Err(error)),
+                DoubleRequest::Read(read) => DoubleEnd::Read(read, Err(error)),
+                DoubleRequest::Change(change) => DoubleEnd::Change(change, Err(error.into())),
+                DoubleRequest::Commit { commit, .. } => DoubleEnd::Commit(commit, Err(error)),
             };
         }
         if happens(&mut self.random, self.faults.dropped) {
             self.counts.other_faults += 1;
-            return Ending::Dropped(waiting);
+            return DoubleEnd::Dropped(waiting);
         }
         match waiting {
-            Waiting::Read(read) => {
+            DoubleRequest::Read(read) => {
                 let answer = self.data.read(&read);
-                Ending::Read(read, answer)
+                DoubleEnd::Read(read, answer)
             }
-            Waiting::Change(change) => {
+            DoubleRequest::Change(change) => {
                 let result = self.data.change(change.what());
-                Ending::Change(change, result)
+                DoubleEnd::Change(change, result)
             }
-            Waiting::Commit {
+            DoubleRequest::Commit {
                 commit,
                 found: None,
                 tries,
             } => self.read_for(commit, tries),
-            Waiting::Commit {
+            DoubleRequest::Commit {
                 commit,
                 found: Some(found),
                 tries,
@@ -265,7 +265,7 @@ impl DoubleState {
         happens(random, busy).then_some(RemoteError::Busy { retry_ms: 10 })
     }
 
-    fn read_for(&mut self, commit: RemoteCommit, tries: u32) -> Ending {
+    fn read_for(&mut self, commit: RemoteCommit, tries: u32) -> DoubleEnd {
         let keys = commit.keys();
         let found = keys.map(|key| match key.is_read {
             true => self.data.find(commit.database(), key.key),
@@ -273,14 +273,14 @@ impl DoubleState {
         });
         match found.collect() {
             Ok(found) => {
-                self.waiting.push(Waiting::Commit {
+                self.waiting.push(DoubleRequest::Commit {
                     commit,
                     found: Some(found),
                     tries,
                 });
-                Ending::None
+                DoubleEnd::None
             }
-            Err(error) => Ending::Commit(commit, Err(error)),
+            Err(error) => DoubleEnd::Commit(commit, Err(error)),
         }
     }
 
@@ -289,16 +289,16 @@ impl DoubleState {
         mut commit: RemoteCommit,
         found: &[Option<RemoteEntry>],
         tries: u32,
-    ) -> Ending {
+    ) -> DoubleEnd {
         let version = self.data.next_version();
         if commit.decide(version, self.data.now_ms, found) == RemoteStep::Nothing {
-            return Ending::Commit(commit, Ok(()));
+            return DoubleEnd::Commit(commit, Ok(()));
         }
         match self.data.is_as_found(&commit, found) {
-            Err(error) => return Ending::Commit(commit, Err(error)),
+            Err(error) => return DoubleEnd::Commit(commit, Err(error)),
             Ok(true) => {}
             Ok(false) if tries >= TRIES => {
-                return Ending::Commit(commit, Err(RemoteError::Contended));
+                return DoubleEnd::Commit(commit, Err(RemoteError::Contended));
             }
             Ok(false) => {
                 self.counts.lost_races += 1;
@@ -307,7 +307,7 @@ impl DoubleState {
         }
         if !happens(&mut self.random, self.faults.unknown) {
             self.data.write(&commit, version);
-            return Ending::Commit(commit, Ok(()));
+            return DoubleEnd::Commit(commit, Ok(()));
         }
         if self.random.once_in(2) {
             self.counts.unknown_applied += 1;
@@ -315,7 +315,7 @@ impl DoubleState {
         } else {
             self.counts.unknown_lost += 1;
         }
-        Ending::Commit(commit, Err(RemoteError::OutcomeUnknown))
+        DoubleEnd::Commit(commit, Err(RemoteError::OutcomeUnknown))
     }
 }
 
@@ -333,15 +333,15 @@ impl RemoteBackend for RemoteDouble {
     }
 
     fn change(&self, change: RemoteChange) {
-        self.hand_over(Waiting::Change(change));
+        self.hand_over(DoubleRequest::Change(change));
     }
 
     fn read(&self, read: RemoteRead) {
-        self.hand_over(Waiting::Read(read));
+        self.hand_over(DoubleRequest::Read(read));
     }
 
     fn commit(&self, commit: RemoteCommit) {
-        self.hand_over(Waiting::Commit {
+        self.hand_over(DoubleRequest::Commit {
             commit,
             found: None,
             tries: 0,
