@@ -388,15 +388,6 @@ impl WriteBatch {
         self.logged.splice(..next, held.drain(..));
     }
 
-    /// Forgets the commits of databases with a log, or elsewhere.
-    pub(crate) fn clear_logged(&mut self) {
-        if self.commits.is_empty() {
-            self.clear();
-        } else {
-            self.logged.clear();
-        }
-    }
-
     /// Forgets the commits of databases without a log.
     pub(crate) fn clear_unlogged(&mut self) {
         if self.logged.is_empty() {

@@ -237,6 +237,27 @@ impl Catalogue {
     }
 }
 
+/// The hidden index of blobs in lists of databases. No database can have this name.
+pub(crate) const BLOBS_NAME: &str = ".blobs";
+
+/// The hidden index of identities, likewise.
+pub(crate) const IDENTITIES_NAME: &str = ".identities";
+
+/// The hidden index of epochs and of the replicas that count, likewise.
+pub(crate) const REPLICAS_NAME: &str = ".replicas";
+
+/// A blob is there when it is on the device, whatever its database promises for other writes; and
+/// an identity is gone when its removal is.
+pub(crate) fn hidden_config(has_log: bool) -> DatabaseConfig {
+    DatabaseConfig {
+        durability: match has_log {
+            true => Durability::Synced,
+            false => Durability::Volatile,
+        },
+        ..DatabaseConfig::default()
+    }
+}
+
 /// Returns whether a database can have the name. Names are for shells, file names and URLs:
 /// letters, digits, `-`, `_` and `.`, with no `.` in front.
 pub fn is_database_name(name: &str) -> bool {

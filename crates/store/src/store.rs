@@ -8,7 +8,9 @@ use parking_lot::{Mutex, RawRwLock, RwLock};
 
 use crate::acknowledged::Acknowledgements;
 use crate::blob::{BlobConfig, BlobStore, BlobUse};
-use crate::catalogue::{Catalogue, Database, State};
+use crate::catalogue::{
+    BLOBS_NAME, Catalogue, Database, IDENTITIES_NAME, REPLICAS_NAME, State, hidden_config,
+};
 use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
 use crate::database_id::DatabaseId;
 use crate::feed::{Feeds, LogTail};
@@ -237,12 +239,6 @@ impl Store {
     ) -> Result<DatabaseId, CreateError> {
         config.check(self.has_log(), self.shared.trees.is_some())?;
         self.shared.catalogue.read().check_insert(name)
-    }
-
-    /// Fails if no database can be made of this name.
-    pub(crate) fn check_name(&self, name: &str) -> Result<(), CreateError> {
-        let catalogue = self.shared.catalogue.read();
-        catalogue.check_insert(name).map(|_| ())
     }
 
     pub(crate) fn check_drop(&self, id: DatabaseId) -> Result<(), DropError> {
@@ -674,27 +670,6 @@ impl Store {
                 .memory_bytes
                 .fetch_add(new_bytes.wrapping_sub(old_bytes), Ordering::Relaxed);
         }
-    }
-}
-
-/// The hidden index of blobs in lists of databases. No database can have this name.
-const BLOBS_NAME: &str = ".blobs";
-
-/// The hidden index of identities, likewise.
-const IDENTITIES_NAME: &str = ".identities";
-
-/// The hidden index of epochs and of the replicas that count, likewise.
-const REPLICAS_NAME: &str = ".replicas";
-
-/// A blob is there when it is on the device, whatever its database promises for other writes; and
-/// an identity is gone when its removal is.
-fn hidden_config(has_log: bool) -> DatabaseConfig {
-    DatabaseConfig {
-        durability: match has_log {
-            true => Durability::Synced,
-            false => Durability::Volatile,
-        },
-        ..DatabaseConfig::default()
     }
 }
 

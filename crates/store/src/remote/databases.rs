@@ -41,6 +41,12 @@ impl Store {
         self.catalogue().write().put(id, database);
     }
 
+    /// Fails if no database can be made of this name.
+    pub(super) fn check_name(&self, name: &str) -> Result<(), CreateError> {
+        let catalogue = self.catalogue().read();
+        catalogue.check_insert(name).map(|_| ())
+    }
+
     /// Forgets the databases that the engine has no more.
     pub(super) fn keep_remote(&self, is_there: impl Fn(DatabaseId) -> bool) {
         for info in self.databases() {

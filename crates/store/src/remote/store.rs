@@ -210,7 +210,10 @@ impl RemoteLoop {
                 None => self.begin(ready),
             }
         }
-        batch.clear_logged();
+        batch.keep_logged(&mut Vec::new(), batch.logged_len());
+        if batch.is_empty() {
+            batch.clear();
+        }
     }
 
     /// The outcomes of a commit have come: hands over what waits behind it.

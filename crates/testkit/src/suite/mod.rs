@@ -7,12 +7,12 @@ mod cases;
 mod model;
 mod property;
 mod remote;
+mod remote_bench;
 mod view;
 
 pub use property::run_property;
-pub use remote::{
-    GatheredAnswers, MakeRemote, RemoteBench, RemoteTarget, remote_config, run_remote,
-};
+pub use remote::{MakeRemote, remote_config, run_remote};
+pub use remote_bench::{GatheredAnswers, RemoteBench, RemoteTarget};
 pub use view::SuiteView;
 
 use std::time::Instant;

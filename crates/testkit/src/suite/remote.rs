@@ -4,22 +4,17 @@
 //! A backend's tests make a [`RemoteTarget`] and call [`run_remote`].
 
 use std::ops::Bound;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use store::remote::{
-    Lack, RemoteBackend, RemoteDone, RemoteFetched, RemoteLoop, RemoteOrder, RemotePromise,
-    RemoteShape, RemoteSink, RemoteStore,
-};
-use store::tree::{PageRequest, ReadPlan};
+use store::remote::{Lack, RemoteOrder, RemotePromise, RemoteShape};
+use store::tree::PageRequest;
 use store::{
     Condition, DatabaseConfig, DatabaseId, DatabaseLimits, Decision, Direction, Durability, Expiry,
-    Kind, Mode, Operation, Outcomes, Range, ReadView, Refusal, ScanEnd, Store, StoreConfig,
-    TransactList, WriteBatch,
+    Kind, Mode, Operation, Range, ReadView, Refusal, ScanEnd, TransactList,
 };
 
 use super::model::{ExpectedCommit, Model, Stored};
 use super::property::seen;
+use super::remote_bench::{RemoteBench, RemoteTarget};
 use crate::Random;
 
 /// Steps of one round.
@@ -27,17 +22,6 @@ const STEPS: usize = 80;
 
 /// Small enough for Appends to meet it.
 const VALUE_BYTES_MAX: usize = 40_000;
-
-/// An engine that is tested. Its databases are empty.
-pub struct RemoteTarget {
-    /// The way to it.
-    pub backend: Arc<dyn RemoteBackend>,
-    /// Carries out what was handed over, or waits a little while the engine does.
-    pub drive: Box<dyn Fn()>,
-    /// Sets the time of the engine, in milliseconds since 1970. `None`: it has its own, and nothing
-    /// expires in the tests.
-    pub set_now_ms: Option<Box<dyn Fn(u64)>>,
-}
 
 /// Makes an engine whose default database has this configuration.
 pub type MakeRemote<'a> = &'a dyn Fn(u64, DatabaseConfig) -> RemoteTarget;
@@ -67,164 +51,6 @@ pub fn run_remote(make: MakeRemote<'_>, seeds: std::ops::Range<u64>) {
                 RemoteRound::new(make, seed, shape).run();
             }
         }
-    }
-}
-
-/// Answers that have come.
-#[derive(Default)]
-pub struct GatheredAnswers(Mutex<Vec<RemoteDone>>);
-
-impl RemoteSink for GatheredAnswers {
-    fn put(&self, done: RemoteDone) {
-        self.0
-            .lock()
-            .expect("no test goes on after a panic here")
-            .push(done);
-    }
-}
-
-impl GatheredAnswers {
-    /// Takes what has come.
-    pub fn take(&self) -> Vec<RemoteDone> {
-        std::mem::take(&mut *self.0.lock().expect("no test goes on after a panic here"))
-    }
-}
-
-/// One client of an engine.
-pub struct RemoteBench {
-    /// The store.
-    pub remote: Arc<RemoteStore>,
-    /// Its requests.
-    pub requests: RemoteLoop,
-    /// Where the answers are.
-    pub answers: Arc<GatheredAnswers>,
-    /// The commits to come.
-    pub batch: WriteBatch,
-    target: RemoteTarget,
-}
-
-impl RemoteBench {
-    /// A client of an engine, whose requests have ten seconds.
-    pub fn new(target: RemoteTarget) -> RemoteBench {
-        let (config, timeout) = (StoreConfig::new(1), Duration::from_secs(10));
-        let opened = RemoteStore::open(config, Arc::clone(&target.backend), timeout);
-        let remote = opened.expect("it has a default database");
-        let answers = Arc::<GatheredAnswers>::default();
-        let requests = RemoteLoop::new(
-            Arc::clone(&remote),
-            Arc::clone(&answers) as Arc<dyn RemoteSink>,
-        );
-        RemoteBench {
-            batch: remote.store().write_batch(),
-            remote,
-            requests,
-            answers,
-            target,
-        }
-    }
-
-    /// The store.
-    pub fn store(&self) -> &Store {
-        self.remote.store()
-    }
-
-    /// Adds a commit to the batch.
-    pub fn add(
-        &mut self,
-        tag: u64,
-        database: DatabaseId,
-        mode: Mode,
-        operations: &[(TransactList, Operation<'_>)],
-    ) {
-        let mut commit = self.batch.begin(tag, database, mode);
-        let mut list = TransactList::Compares;
-        for (its_list, operation) in operations {
-            if *its_list != list {
-                list = *its_list;
-                commit.list(list);
-            }
-            commit.push(operation).expect("within the limits");
-        }
-        commit.submit();
-    }
-
-    /// Carries out the batch, and returns the outcomes in the order in which they came.
-    pub fn run(&mut self) -> Vec<Outcomes> {
-        self.requests.submit(&mut self.batch);
-        assert!(self.batch.is_empty());
-        let mut all = Vec::new();
-        while !self.requests.is_idle() {
-            (self.target.drive)();
-            for done in self.answers.take() {
-                let RemoteDone::Commit(outcomes) = done else {
-                    panic!("nothing was read: {done:?}");
-                };
-                self.requests.arrived(&outcomes);
-                all.push(outcomes);
-            }
-        }
-        assert_eq!(self.remote.room().requests(), 0);
-        assert_eq!(
-            (self.remote.room().held_bytes(), self.requests.bytes()),
-            (0, 0)
-        );
-        all
-    }
-
-    /// Carries out one commit.
-    pub fn commit(
-        &mut self,
-        database: DatabaseId,
-        mode: Mode,
-        operations: &[(TransactList, Operation<'_>)],
-    ) -> Outcomes {
-        self.add(1, database, mode, operations);
-        let mut outcomes = self.run();
-        assert_eq!(outcomes.len(), 1);
-        outcomes.remove(0)
-    }
-
-    /// Makes a database.
-    pub fn create(&mut self, name: &str, config: &DatabaseConfig) -> Result<DatabaseId, Refusal> {
-        self.batch.create_database(1, name, config);
-        let outcomes = self.run();
-        let outcome = outcomes[0].get(0);
-        match outcome.decision {
-            Decision::Refused(refusal) => Err(refusal),
-            _ => Ok(outcome.database),
-        }
-    }
-
-    /// Reads what a plan of one call says.
-    pub fn read(&self, database: DatabaseId, plan: impl FnOnce(&mut ReadPlan)) -> RemoteFetched {
-        let config = self.store().config(database).expect("the database exists");
-        let shape = config.kind.remote().expect("all are elsewhere");
-        let mut reads = ReadPlan::default();
-        reads.begin(7, b"");
-        plan(&mut reads);
-        self.requests.fetch(database, shape, &mut reads);
-        loop {
-            if let Some(done) = self.answers.take().pop() {
-                let RemoteDone::Read(fetched) = done else {
-                    panic!("nothing was written: {done:?}");
-                };
-                return fetched;
-            }
-            (self.target.drive)();
-        }
-    }
-
-    /// The entry of a key.
-    fn stored(&self, database: DatabaseId, key: &[u8], now_ms: u64) -> Option<Stored> {
-        let fetched = self.read(database, |plan| plan.key(key));
-        let call = fetched.fetched().calls().next().expect("one was asked for");
-        let view = ReadView::fetched(&call).expect("it was read");
-        let entry = view.get(key, 0, now_ms).expect("it was planned");
-        entry.map(|entry| Stored {
-            value: entry.value.to_vec(),
-            version: entry.version,
-            expires_ms: entry.expires_ms,
-        })
     }
 }
 
@@ -416,7 +242,7 @@ impl RemoteRound {
     fn read_keys(&self, keys: &[Vec<u8>]) {
         for (database, model) in &self.databases {
             for key in keys {
-                let found = self.bench.stored(*database, key, self.now_ms);
+                let found = stored(&self.bench, *database, key, self.now_ms);
                 assert_eq!(found.as_ref(), model.get(key, self.now_ms), "{key:?}");
             }
         }
@@ -489,6 +315,19 @@ impl RemoteRound {
             "{range:?}"
         );
     }
+}
+
+/// The entry of a key.
+fn stored(bench: &RemoteBench, database: DatabaseId, key: &[u8], now_ms: u64) -> Option<Stored> {
+    let fetched = bench.read(database, |plan| plan.key(key));
+    let call = fetched.fetched().calls().next().expect("one was asked for");
+    let view = ReadView::fetched(&call).expect("it was read");
+    let entry = view.get(key, 0, now_ms).expect("it was planned");
+    entry.map(|entry| Stored {
+        value: entry.value.to_vec(),
+        version: entry.version,
+        expires_ms: entry.expires_ms,
+    })
 }
 
 /// At the borders of the forms in which they are kept.
