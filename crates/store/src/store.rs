@@ -11,7 +11,7 @@ use crate::blob::{BlobConfig, BlobStore, BlobUse};
 use crate::catalogue::{
     BLOBS_NAME, Catalogue, Database, IDENTITIES_NAME, REPLICAS_NAME, State, hidden_config,
 };
-use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
+use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Kind};
 use crate::database_id::DatabaseId;
 use crate::feed::{Feeds, LogTail};
 use crate::garbage::Garbage;

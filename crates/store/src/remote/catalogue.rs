@@ -80,7 +80,7 @@ pub enum RemoteChangeError {
 struct ChangeEnd {
     record: CommitRecord,
     sink: Arc<dyn RemoteSink>,
-    _share: RoomShare,
+    share: RoomShare,
 }
 
 impl RemoteChange {
@@ -93,7 +93,7 @@ impl RemoteChange {
         let end = ChangeEnd {
             record,
             sink,
-            _share: share,
+            share,
         };
         RemoteChange {
             what,
@@ -131,6 +131,8 @@ impl ChangeEnd {
             }
             Err(error) => outcomes.refuse(&self.record, error.refusal()),
         }
+        // Before its loop hands over what waited for it.
+        drop(self.share);
         self.sink.put(RemoteDone::Commit(outcomes));
     }
 }

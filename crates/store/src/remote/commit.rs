@@ -203,6 +203,7 @@ impl RemoteCommit {
         let Some(end) = self.end.take() else {
             return;
         };
+        self.read_share = None;
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let is_decided = !outcomes.is_empty();
         let result = match result {
