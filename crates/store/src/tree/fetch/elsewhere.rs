@@ -8,6 +8,7 @@ use super::fetched::{Fetched, FetchedEntry, PageEnd, Prefetched};
 use super::plan::{PlannedRead, ReadPlan};
 use crate::limits;
 use crate::remote_kind::{RemoteEntry, RemoteError};
+use crate::tree::key::stored;
 
 /// What an engine returns for a call.
 #[derive(Debug)]
@@ -69,14 +70,14 @@ fn prefetched(
         }
         (PlannedRead::Page { page, .. }, FromElsewhere::Page { rows, passed }) => {
             let entry = |(key, entry): (Vec<u8>, RemoteEntry)| {
-                Some(FetchedEntry::from_elsewhere(&key, entry, page.bytes))
+                Some(FetchedEntry::from_elsewhere(&stored(&key), entry, page.bytes))
             };
             entries.extend(rows.into_iter().map(entry));
             Prefetched::Page {
                 entries: 0..entries.len(),
                 end: match passed {
                     None => PageEnd::Complete,
-                    Some(key) => PageEnd::Passed(Slice::new(&key)),
+                    Some(key) => PageEnd::Passed(Slice::new(&stored(&key))),
                 },
             }
         }
