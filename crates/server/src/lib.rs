@@ -57,6 +57,7 @@ mod slow_call_record;
 mod slow_calls;
 mod spans;
 mod storage;
+mod stored_identities;
 mod stream;
 mod tasks;
 #[cfg(test)]
@@ -79,7 +80,7 @@ use net::{
     THREAD_LIMITS,
 };
 use service::following::Following;
-use service::identities::{DrawToken, Identities, TokenKey, UsableBindings};
+use service::identities::{DrawToken, UsableBindings};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::rights::Rights;
 use service::services::greeting;
@@ -116,6 +117,7 @@ pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRu
 pub use crate::spans::{CallSpan, SampledShare, SpanMethod, SpanRule, SpanSink};
 use crate::storage::OpenStorage;
 pub use crate::storage::Storage;
+use crate::stored_identities::{identities, load_identities};
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
 use crate::wrong_tokens::WrongTokens;
 
@@ -501,38 +503,6 @@ pub fn simulated(
 
 /// Asks a loop for a tick, from any thread.
 type SharedWaker = Arc<dyn Fn() + Send + Sync>;
-
-/// Who may call, as the store knows them.
-fn identities(store: &Store, config: &ServerConfig) -> Identities {
-    // Without a secret of the folder there can be no tokens.
-    let secret = store.secret().copied().unwrap_or(config.secret);
-    let key = TokenKey::new(secret.bytes());
-    let identities = Identities::new(key, config.anonymous.clone());
-    let identities = identities.with_bindings(config.bindings);
-    load_identities(
-        &identities,
-        store,
-        store.clock_ms(config.time.wall_ms()),
-        &*config.log,
-    );
-    identities
-}
-
-/// Takes over what the store has of identities, and logs what is wrong with them, unless that was
-/// so before.
-pub(crate) fn load_identities(identities: &Identities, store: &Store, now_ms: u64, log: &dyn Log) {
-    match identities.load_news(store, now_ms) {
-        None | Some(Ok(0)) => {}
-        Some(Ok(unreadable)) => log.storage(&format!(
-            "{unreadable} tokens in the data folder make no sense and let nobody in: create them \
-             anew"
-        )),
-        Some(Err(why)) => log.storage(&format!(
-            "the tokens in the data folder let nobody in, since {why}: `pelton token revoke` \
-             removes one of them"
-        )),
-    }
-}
 
 impl ServerParts {
     fn new(
