@@ -119,7 +119,7 @@ mod tests {
             let mut one = room.take(0).expect("there is room");
             let two = room.take(6 * limits::REQUEST_BYTES);
             let two = two.expect("there is room");
-            assert!(room.take(limits::REQUEST_BYTES).is_none());
+            assert!(room.take(2 * limits::REQUEST_BYTES).is_none());
             assert_eq!(room.requests(), 2, "what has no room takes none");
             assert!(!one.grow(limits::REQUEST_BYTES * 3) && one.grow(limits::REQUEST_BYTES));
             let three = room.take(0).expect("there is room");
