@@ -126,9 +126,9 @@ impl RemoteCommit {
     /// the batch did not hold; then nothing of the decision before counts any more.
     ///
     /// `found` has what is under each of its keys, in their order; what is there for those that
-    /// are not read does not matter. `version` is larger than every version in `found`, and than
-    /// every one that was ever given to a key of the bucket; `now_ms` is the time, in milliseconds
-    /// since 1970.
+    /// are not read does not matter. `version` is larger than every version in `found` and than
+    /// all that this backend has given out, and no backend ever gives it out again; `now_ms` is
+    /// the time, in milliseconds since 1970.
     ///
     /// Where there is no room for what was found, nothing is to be done either, and the outcome
     /// says so.
