@@ -72,7 +72,7 @@ enum DoubleRequest {
     Read(RemoteRead),
     Change(RemoteChange),
     Commit {
-        commit: RemoteCommit,
+        commit: Box<RemoteCommit>,
         /// What was read for it.
         found: Option<Vec<Option<RemoteEntry>>>,
         tries: u32,
@@ -83,7 +83,7 @@ enum DoubleRequest {
 enum DoubleEnd {
     Read(RemoteRead, Result<RemoteAnswer, RemoteError>),
     Change(RemoteChange, Result<DatabaseId, RemoteChangeError>),
-    Commit(RemoteCommit, Result<(), RemoteError>),
+    Commit(Box<RemoteCommit>, Result<(), RemoteError>),
     Dropped(DoubleRequest),
     /// It goes on with a later step.
     None,
@@ -265,7 +265,7 @@ impl DoubleState {
         happens(random, busy).then_some(RemoteError::Busy { retry_ms: 10 })
     }
 
-    fn read_for(&mut self, commit: RemoteCommit, tries: u32) -> DoubleEnd {
+    fn read_for(&mut self, commit: Box<RemoteCommit>, tries: u32) -> DoubleEnd {
         let keys = commit.keys();
         let found = keys.map(|key| match key.is_read {
             true => self.data.find(commit.database(), key.key),
@@ -286,7 +286,7 @@ impl DoubleState {
 
     fn decide(
         &mut self,
-        mut commit: RemoteCommit,
+        mut commit: Box<RemoteCommit>,
         found: &[Option<RemoteEntry>],
         tries: u32,
     ) -> DoubleEnd {
@@ -342,7 +342,7 @@ impl RemoteBackend for RemoteDouble {
 
     fn commit(&self, commit: RemoteCommit) {
         self.hand_over(DoubleRequest::Commit {
-            commit,
+            commit: Box::new(commit),
             found: None,
             tries: 0,
         });
