@@ -1,6 +1,6 @@
 //! What a failure of the engine is for a caller.
 
-use store::remote_kind::RemoteError;
+use store::remote::RemoteError;
 
 use crate::failure::{EngineFailure, FailureCause};
 use crate::limits;

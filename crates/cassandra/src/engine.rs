@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use scylla::client::session::Session;
 use scylla::cluster::Node;
 use scylla::errors::ExecutionError;
@@ -78,10 +77,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
-    }
-
     pub(crate) fn keyspace(&self) -> &str {
         &self.keyspace
     }
@@ -122,11 +117,11 @@ impl Engine {
     }
 
     /// Prepares all statements.
-    pub(crate) async fn prepare_all(&self) -> Result<(), EngineFailure> {
-        let prepared = stream::iter(all_names())
-            .map(|name| self.statements.get(&self.session, name))
-            .buffer_unordered(8);
-        prepared.try_for_each(|_| async { Ok(()) }).await
+    pub(crate) async fn prepare_all(&self, deadline: Instant) -> Result<(), EngineFailure> {
+        for name in all_names() {
+            self.statement(name, deadline).await?;
+        }
+        Ok(())
     }
 
     /// Carries out one statement. `partition`: whose replicas are asked first.

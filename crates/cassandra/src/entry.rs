@@ -10,7 +10,7 @@
 //! writes as a whole.
 
 use bytes::Bytes;
-use store::remote_kind::RemoteEntry;
+use store::remote::RemoteEntry;
 
 use crate::limits;
 

@@ -1,5 +1,5 @@
 //! Every bound of this crate, with its reason. Those of requests, and of the shapes of databases,
-//! are in `store::remote_kind::limits`.
+//! are in `store::remote::limits`.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! left out; one that was changed comes as it is now.
 
 use store::remote::{RemotePageEnd, RemoteRow};
-use store::remote_kind::{RemoteEntry, RemoteOrder};
+use store::remote::{RemoteEntry, RemoteOrder};
 use store::{Direction, Range};
 use tokio::time::Instant;
 
@@ -261,7 +261,7 @@ async fn with_values(
 #[cfg(test)]
 mod tests {
     use store::DatabaseId;
-    use store::remote_kind::{RemotePromise, RemoteShape};
+    use store::remote::{RemotePromise, RemoteShape};
 
     use super::*;
     use crate::entry::EntryHead;

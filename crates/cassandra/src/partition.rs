@@ -1,7 +1,7 @@
 //! A bucket of a database: a partition of the engine.
 
 use store::DatabaseId;
-use store::remote_kind::RemotePromise;
+use store::remote::RemotePromise;
 
 /// Names a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use store::Range;
 use store::remote::{RemoteAnswer, RemoteRead, RemoteReadRequest};
-use store::remote_kind::{RemoteEntry, RemoteError, RemoteShape};
+use store::remote::{RemoteEntry, RemoteError, RemoteShape};
 use store::{DatabaseId, Direction};
 use tokio::time::Instant;
 

@@ -7,7 +7,7 @@ use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
 use std::ops::Bound;
-use store::remote_kind::{RemoteEntry, RemotePromise};
+use store::remote::{RemoteEntry, RemotePromise};
 use store::{Direction, Range};
 use tokio::time::Instant;
 
@@ -54,8 +54,8 @@ pub(crate) struct HeadsPage {
 /// A key and its entry.
 pub(crate) type EntryRow = (Vec<u8>, RemoteEntry);
 
-/// Reads the entries of some keys of one bucket, in any order; those that are not there are left
-/// out. Up to [`limits::LOOKUP_KEYS`] of them are read as one.
+/// Reads the entries of some keys of one bucket, all at one moment, in any order; those that are
+/// not there are left out.
 pub(crate) async fn read_keys(
     engine: &Engine,
     partition: BucketPartition,
@@ -63,14 +63,12 @@ pub(crate) async fn read_keys(
     deadline: Instant,
 ) -> Result<Vec<EntryRow>, RowsError> {
     let (database, bucket) = partition.key();
+    let name = StatementName::ReadKeys(partition.promise);
+    let how = (Some(partition), Repeatable::Yes);
+    let values = (database, bucket, keys);
+    let result = engine.execute(name, &values, how, deadline).await?;
     let mut found = Vec::new();
-    for keys in keys.chunks(limits::LOOKUP_KEYS) {
-        let name = StatementName::ReadKeys(partition.promise);
-        let how = (Some(partition), Repeatable::Yes);
-        let values = (database, bucket, keys);
-        let result = engine.execute(name, &values, how, deadline).await?;
-        read_entries(partition.promise, result, &mut found)?;
-    }
+    read_entries(partition.promise, result, &mut found)?;
     Ok(found)
 }
 

@@ -8,7 +8,7 @@ use scylla::errors::{ExecutionError, PrepareError};
 use scylla::frame::types::{Consistency, SerialConsistency};
 use scylla::statement::prepared::PreparedStatement;
 use store::Direction;
-use store::remote_kind::RemotePromise;
+use store::remote::RemotePromise;
 
 use crate::failure::{EngineFailure, classify};
 use crate::schema;
@@ -18,6 +18,8 @@ use crate::schema;
 pub(crate) enum StatementName {
     /// Reads all databases, serially.
     ReadCatalogue,
+    /// Writes the first row of the catalogue, if it has none.
+    BeginCatalogue,
     /// Takes the next number of a database, if it is the one that was read.
     TakeDatabaseId,
     /// Adds a database, if its name is free.
@@ -166,6 +168,11 @@ impl StatementName {
             StatementName::ReadCatalogue => format!(
                 "SELECT name, id, made, config, next_id, schema_version FROM {catalogue} \
                  WHERE part = 0"
+            ),
+            StatementName::BeginCatalogue => format!(
+                "INSERT INTO {catalogue} \
+                 (part, name, schema_version, next_id, id, made, config, shape) \
+                 VALUES (0, '', ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
             ),
             StatementName::TakeDatabaseId => {
                 format!("UPDATE {catalogue} SET next_id = ? WHERE part = 0 IF next_id = ?")
