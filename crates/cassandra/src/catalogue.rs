@@ -224,6 +224,13 @@ fn id_of(row: &CatalogueRow) -> Result<DatabaseId, RemoteChangeError> {
     number.ok_or(RemoteError::Damaged.into())
 }
 
+/// Returns the shape of a database, for people.
+pub(crate) fn shape_text(config: &DatabaseConfig) -> String {
+    config.kind.remote().map_or_else(String::new, |shape| {
+        format!("{}, {} order, {} buckets", shape.promise, shape.order, shape.buckets)
+    })
+}
+
 /// Adds a database and takes its number. Returns whether both were free.
 pub(crate) async fn add(
     engine: &Engine,
@@ -231,9 +238,7 @@ pub(crate) async fn add(
     config: &DatabaseConfig,
     deadline: Instant,
 ) -> Result<bool, EngineFailure> {
-    let shape = config.kind.remote().map_or_else(String::new, |shape| {
-        format!("{}, {} order, {} buckets", shape.promise, shape.order, shape.buckets)
-    });
+    let shape = shape_text(config);
     let names = [StatementName::TakeDatabaseId, StatementName::AddDatabase];
     let rows = [
         CatalogueValues::TakeId(row.id),

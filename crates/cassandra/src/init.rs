@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
-use store::remote::RemoteShape;
-use store::{DatabaseConfig, DatabaseId, Kind};
+use store::{CreateError, DatabaseConfig, DatabaseId};
 use tokio::time::{Instant, timeout};
 
-use crate::catalogue::{CatalogueRow, read_catalogue};
+use crate::catalogue::{CatalogueRow, CatalogueRows, read_catalogue, shape_text};
+use crate::commit::is_applied;
 use crate::connect::{CassandraConfig, ConnectError, connect};
 use crate::engine::{Engine, Repeatable};
 use crate::failure::EngineFailure;
@@ -26,8 +26,8 @@ pub struct InitOptions {
     /// Replicas of each row in each data center. Only for a keyspace that is not there yet: one that
     /// is keeps its replication.
     pub replicas: u8,
-    /// The shape of the default database. Only if there is none yet.
-    pub default_shape: RemoteShape,
+    /// What the default database is made with. Only if there is none yet.
+    pub default_config: DatabaseConfig,
 }
 
 /// What was done.
@@ -46,6 +46,9 @@ pub enum InitError {
     /// The driver cannot run here.
     #[error("the threads for the storage engine cannot be started: {0}")]
     Threads(String),
+    /// The default database cannot be made so.
+    #[error("the default database cannot be made so: {0}")]
+    Default(#[from] CreateError),
     /// A statement failed.
     #[error("`{statement}` failed: {reason}")]
     Statement {
@@ -111,6 +114,7 @@ async fn make_ready(
     config: &CassandraConfig,
     options: InitOptions,
 ) -> Result<InitReport, InitError> {
+    options.default_config.check_remote()?;
     let session = connect(config).await?;
     let keyspace = config.keyspace.as_str();
     make(&session, create_keyspace(keyspace, options.replicas)).await?;
@@ -118,9 +122,9 @@ async fn make_ready(
         make(&session, create_table(keyspace, table)).await?;
     }
     check_tables(&session, keyspace).await?;
-    let time = (config.now_us.clone(), config.seed);
     let log = MessageLog::new(config.log.clone());
-    let engine = Engine::new(session, keyspace, None, (time.0, time.1, log));
+    let time = (config.now_us.clone(), config.seed, log);
+    let engine = Engine::new(session, keyspace, None, time);
     let deadline = Instant::now() + limits::START_TIMEOUT;
     let has_made_database = begin_catalogue(&engine, options, deadline).await?;
     check_catalogue(&engine, deadline).await?;
@@ -136,19 +140,18 @@ async fn begin_catalogue(
     if read_catalogue(engine, deadline).await?.is_some() {
         return Ok(false);
     }
-    let config = DatabaseConfig::default().of_kind(Kind::Remote(options.default_shape));
+    let config = options.default_config;
     let row = CatalogueRow {
         name: String::new(),
         id: DatabaseId::DEFAULT.number().cast_signed(),
         made: engine.version(std::iter::empty()).cast_signed(),
         config: config.encode().to_vec(),
     };
-    let shape = options.default_shape;
-    let shape = format!("{}, {} order, {} buckets", shape.promise, shape.order, shape.buckets);
+    let shape = shape_text(&config);
     let values = (SCHEMA_VERSION, 1, row.id, row.made, row.config, shape);
     let how = (None, Repeatable::No);
     let result = engine.execute(StatementName::BeginCatalogue, &values, how, deadline).await?;
-    crate::commit::is_applied(result)
+    is_applied(result)
 }
 
 async fn make(session: &Session, statement: String) -> Result<(), InitError> {
@@ -207,7 +210,7 @@ async fn found_columns(
 pub(crate) async fn check_catalogue(
     engine: &Engine,
     deadline: Instant,
-) -> Result<crate::catalogue::CatalogueRows, InitError> {
+) -> Result<CatalogueRows, InitError> {
     let keyspace = || engine.keyspace().to_owned();
     let rows = read_catalogue(engine, deadline).await?;
     let rows = rows.ok_or_else(|| InitError::NotFinished {
