@@ -67,7 +67,9 @@ impl CatalogueCopy {
     /// Returns whether there is such a database, as far as this gateway knows.
     pub(crate) fn has(&self, id: DatabaseId) -> bool {
         let catalogue = self.get();
-        let place = catalogue.databases.binary_search_by_key(&id, |database| database.id);
+        let place = catalogue
+            .databases
+            .binary_search_by_key(&id, |database| database.id);
         place.is_ok()
     }
 
@@ -108,7 +110,9 @@ pub(crate) async fn read_catalogue(
         Option<i32>,
     );
     let how = (None, Repeatable::Yes);
-    let result = engine.execute(StatementName::ReadCatalogue, &(), how, deadline).await?;
+    let result = engine
+        .execute(StatementName::ReadCatalogue, &(), how, deadline)
+        .await?;
     let result = rows_of(result)?;
     let mut rows: Option<CatalogueRows> = None;
     for row in result.rows::<Row>().map_err(unreadable)? {
@@ -204,7 +208,10 @@ async fn create(
         };
         let added = add(engine, &row, &config, deadline).await;
         if matches!(&added, Err(failure) if !failure.may_have_happened) {
-            return Err(added.err().map_or(RemoteError::Refused, |one| error_of_write(&one)).into());
+            return Err(added
+                .err()
+                .map_or(RemoteError::Refused, |one| error_of_write(&one))
+                .into());
         }
         // Also after a batch that was not answered: what is there says what became of it.
         let after = current(engine, copy, deadline).await;
@@ -227,7 +234,10 @@ fn id_of(row: &CatalogueRow) -> Result<DatabaseId, RemoteChangeError> {
 /// Returns the shape of a database, for people.
 pub(crate) fn shape_text(config: &DatabaseConfig) -> String {
     config.kind.remote().map_or_else(String::new, |shape| {
-        format!("{}, {} order, {} buckets", shape.promise, shape.order, shape.buckets)
+        format!(
+            "{}, {} order, {} buckets",
+            shape.promise, shape.order, shape.buckets
+        )
     })
 }
 
@@ -262,7 +272,9 @@ async fn drop_database(
     let number = id.number().cast_signed();
     let row = rows.databases.into_iter().find(|row| row.id == number);
     let row = row.ok_or(DropError::Unknown)?;
-    let shape = row.database().and_then(|database| database.config.kind.remote());
+    let shape = row
+        .database()
+        .and_then(|database| database.config.kind.remote());
     let place = shape.map(|shape| DatabasePlace {
         database: id,
         shape,
@@ -272,8 +284,12 @@ async fn drop_database(
     }
     let how = (None, Repeatable::No);
     let values = (row.name.as_str(), number);
-    let removed = engine.execute(StatementName::RemoveDatabase, &values, how, deadline).await;
-    let removed = removed.and_then(is_applied).map_err(|failure| error_of_write(&failure))?;
+    let removed = engine
+        .execute(StatementName::RemoveDatabase, &values, how, deadline)
+        .await;
+    let removed = removed
+        .and_then(is_applied)
+        .map_err(|failure| error_of_write(&failure))?;
     // For this gateway at once; others see it within some seconds.
     current(engine, copy, deadline).await.ok();
     if !removed {
@@ -292,12 +308,26 @@ async fn refuse_if_not_empty(
 ) -> Result<(), RemoteChangeError> {
     let heads = (0..place.shape.buckets).map(|bucket| {
         let walk = (Range::ALL, Direction::Forward);
-        read_heads(engine, place.partition(bucket), walk, limits::BUCKET_ROWS, deadline)
+        read_heads(
+            engine,
+            place.partition(bucket),
+            walk,
+            limits::BUCKET_ROWS,
+            deadline,
+        )
     });
     let mut heads = stream::iter(heads).buffer_unordered(limits::BUCKETS_AT_ONCE);
-    while let Some(page) = heads.try_next().await.map_err(|error| remote_error(engine, &error))? {
+    while let Some(page) = heads
+        .try_next()
+        .await
+        .map_err(|error| remote_error(engine, &error))?
+    {
         let now_ms = engine.now_ms();
-        let visible = page.rows.iter().filter(|row| row.head.is_visible(now_ms)).count();
+        let visible = page
+            .rows
+            .iter()
+            .filter(|row| row.head.is_visible(now_ms))
+            .count();
         if visible > 0 {
             let entries = visible as u64;
             return Err(DropError::NotEmpty {

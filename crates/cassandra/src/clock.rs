@@ -48,15 +48,6 @@ impl VersionClock {
         self.version(self.advance(now_us.max(needed_us)))
     }
 
-    /// Notes a version that another gateway has given out, so that later ones of this clock are
-    /// larger. One that is further ahead than [`limits::CLOCK_AHEAD`] is left out.
-    pub fn observe(&self, now_us: u64, version: u64) {
-        let observed_us = microseconds(version);
-        if !is_too_far_ahead(observed_us, now_us) {
-            self.last_us.fetch_max(observed_us, Ordering::Relaxed);
-        }
-    }
-
     fn version(&self, us: u64) -> u64 {
         (us << GATEWAY_BITS) | self.gateway
     }
@@ -148,8 +139,6 @@ mod tests {
     fn a_version_years_ahead_does_not_take_the_clock_there() {
         let clock = VersionClock::new(1);
         let far = (NOW_US * 2) << GATEWAY_BITS;
-        clock.observe(NOW_US, far);
-        assert!(clock.next(NOW_US) < far);
         assert!(clock.next_after(NOW_US, far) > far);
         assert!(clock.next(NOW_US) < far);
     }
@@ -158,7 +147,7 @@ mod tests {
     fn the_clock_follows_a_version_that_is_a_little_ahead() {
         let clock = VersionClock::new(1);
         let near = (NOW_US + 1_000_000) << GATEWAY_BITS;
-        clock.observe(NOW_US, near);
+        assert!(clock.next_after(NOW_US, near) > near);
         assert!(clock.next(NOW_US) > near);
     }
 
@@ -172,7 +161,6 @@ mod tests {
     #[test]
     fn the_largest_version_does_not_overflow() {
         let clock = VersionClock::new(1);
-        clock.observe(NOW_US, u64::MAX);
         clock.next_after(NOW_US, u64::MAX);
     }
 }

@@ -1,8 +1,8 @@
 //! Commits: read, decide, write under the condition that nothing was written meanwhile.
 
+use scylla::deserialize::row::ColumnIterator;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::SerializationError;
-use scylla::deserialize::row::ColumnIterator;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
 use store::remote::{
@@ -106,7 +106,9 @@ async fn commit_quorum(
     }
     let how = (Some(partition), Repeatable::Yes);
     let written = engine.execute_batch((&names, &rows), how, deadline).await;
-    written.map(drop).map_err(|failure| error_of_write(&failure))
+    written
+        .map(drop)
+        .map_err(|failure| error_of_write(&failure))
 }
 
 /// Reads keys of a commit as one. Returns an entry for each key, also one that has expired.
@@ -116,7 +118,9 @@ async fn found_of(
     (partition, keys_read): (BucketPartition, KeysRead),
     deadline: Instant,
 ) -> Result<Vec<Option<RemoteEntry>>, RemoteError> {
-    let all = commit.keys().filter(|key| key.is_read || keys_read == KeysRead::All);
+    let all = commit
+        .keys()
+        .filter(|key| key.is_read || keys_read == KeysRead::All);
     let keys: Vec<&[u8]> = all.map(|key| key.key).collect();
     let mut found = vec![None; commit.keys().len()];
     if keys.is_empty() {
@@ -172,7 +176,12 @@ async fn write_conditionally(
         let is_read = reads.get(effect.index).is_some_and(|&is_read| is_read);
         let expected = found.get(effect.index).and_then(version_of);
         let expected = (is_read || keys_read == KeysRead::All).then_some(expected);
-        push(ConditionalRow::of(partition, &effect, (expected, version), now_ms));
+        push(ConditionalRow::of(
+            partition,
+            &effect,
+            (expected, version),
+            now_ms,
+        ));
         if let Some(written) = is_written.get_mut(effect.index) {
             *written = true;
         }
@@ -195,9 +204,13 @@ fn version_of(found: &Option<RemoteEntry>) -> Option<u64> {
 pub(crate) fn is_applied(result: QueryResult) -> Result<bool, EngineFailure> {
     let rows = rows_of(result)?;
     let mut rows = rows.rows::<ColumnIterator<'_, '_>>().map_err(unreadable)?;
-    let row = rows.next().ok_or_else(|| unreadable("a conditional write without an answer"))?;
+    let row = rows
+        .next()
+        .ok_or_else(|| unreadable("a conditional write without an answer"))?;
     let mut columns = row.map_err(unreadable)?;
-    let first = columns.next().ok_or_else(|| unreadable("an answer without columns"))?;
+    let first = columns
+        .next()
+        .ok_or_else(|| unreadable("an answer without columns"))?;
     let applied = first.map_err(unreadable)?.slice;
     Ok(applied.is_some_and(|cell| cell.as_slice() == [1]))
 }
@@ -319,7 +332,9 @@ impl SerializeRow for ConditionalRow<'_> {
                         ttl_s, value, version, expires_ms, bytes, database, bucket, key, expected,
                     )
                         .serialize(context, writer),
-                    None => (ttl_s, value, version, expires_ms, bytes, database, bucket, key)
+                    None => (
+                        ttl_s, value, version, expires_ms, bytes, database, bucket, key,
+                    )
                         .serialize(context, writer),
                 }
             }
@@ -405,8 +420,9 @@ impl SerializeRow for QuorumRow<'_> {
                 entry,
                 ttl_s,
                 timestamp_us,
-            } => (database, bucket, key, head, entry, ttl_s, timestamp_us)
-                .serialize(context, writer),
+            } => {
+                (database, bucket, key, head, entry, ttl_s, timestamp_us).serialize(context, writer)
+            }
             QuorumRow::Delete {
                 partition: (database, bucket),
                 key,

@@ -72,7 +72,9 @@ impl Engine {
             clock: VersionClock::new(seed),
             now_us,
             random: AtomicU64::new(seed),
-            queues: (0..limits::PARTITION_QUEUES).map(|_| Mutex::new(())).collect(),
+            queues: (0..limits::PARTITION_QUEUES)
+                .map(|_| Mutex::new(()))
+                .collect(),
             log,
         }
     }
@@ -110,7 +112,9 @@ impl Engine {
     /// Returns a random part of a pause that grows with `round`.
     pub(crate) fn pause(&self, round: u32) -> Duration {
         let longest = Duration::from_millis(1 << round.min(10)).min(limits::ROUND_PAUSE);
-        let drawn = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let drawn = self
+            .random
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mixed = (drawn ^ (drawn >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 32;
         let part = u32::try_from(mixed & 0xffff).unwrap_or(0);
         longest * part / 0x1_0000
@@ -145,7 +149,9 @@ impl Engine {
         deadline: Instant,
     ) -> Result<QueryResult, EngineFailure> {
         if let ([name], [row]) = (names, rows) {
-            return self.execute(*name, row, (partition, repeatable), deadline).await;
+            return self
+                .execute(*name, row, (partition, repeatable), deadline)
+                .await;
         }
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(Consistency::Quorum);

@@ -203,10 +203,7 @@ mod tests {
             let mut wrong = head.clone();
             wrong.resize(bytes, 0);
             let name = "head";
-            assert_eq!(
-                decode_head(&wrong),
-                Err(EntryError::Length { name, bytes })
-            );
+            assert_eq!(decode_head(&wrong), Err(EntryError::Length { name, bytes }));
         }
         let short = Bytes::from(entry[..7].to_vec());
         assert!(decode_cells(&head, &short).is_err());

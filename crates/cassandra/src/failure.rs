@@ -193,7 +193,11 @@ mod tests {
 
     #[test]
     fn a_wrong_request_is_not_tried_elsewhere() {
-        for error in [DbError::Invalid, DbError::SyntaxError, DbError::Unauthorized] {
+        for error in [
+            DbError::Invalid,
+            DbError::SyntaxError,
+            DbError::Unauthorized,
+        ] {
             let failure = answered(error);
             assert!(!failure.is_worth_another_node());
             assert!(!failure.may_have_happened);

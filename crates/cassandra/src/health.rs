@@ -66,8 +66,10 @@ pub(crate) async fn keep_health(engine: Arc<Engine>, health: Arc<EngineHealth>) 
         let deadline = Instant::now() + limits::PROBE_TIMEOUT;
         let partition = turn.cast_signed();
         let how = (None, Repeatable::Yes);
-        let probe = engine.execute(StatementName::Probe, &(partition,), how, deadline).await;
-        if let Some(message) = health.note(probe.as_ref().map(drop)) {
+        let probe = engine
+            .execute(StatementName::Probe, &(partition,), how, deadline)
+            .await;
+        if let Some(message) = health.note(probe.as_ref().map(|_| ())) {
             engine.log().note(&message);
         }
         sleep(limits::PROBE_INTERVAL).await;

@@ -75,7 +75,8 @@ pub enum InitError {
     /// The tables are there, and the catalogue is not that of this version.
     #[error(
         "the keyspace `{keyspace}` has the schema version {found}, and this version of the program \
-         needs {SCHEMA_VERSION}; use the version of the program that made it"
+         needs {needed}; use the version of the program that made it",
+        needed = SCHEMA_VERSION
     )]
     SchemaVersion {
         /// The keyspace.
@@ -94,7 +95,10 @@ pub enum InitError {
 }
 
 fn listed(differences: &[SchemaDifference]) -> String {
-    let texts: Vec<String> = differences.iter().map(SchemaDifference::to_string).collect();
+    let texts: Vec<String> = differences
+        .iter()
+        .map(SchemaDifference::to_string)
+        .collect();
     texts.join("; ")
 }
 
@@ -105,7 +109,9 @@ fn listed(differences: &[SchemaDifference]) -> String {
 ///
 /// If something could not be made, or is there and is not what this version needs.
 pub fn init(config: &CassandraConfig, options: InitOptions) -> Result<InitReport, InitError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|error| InitError::Threads(error.to_string()))?;
     runtime.block_on(make_ready(config, options))
 }
@@ -150,7 +156,9 @@ async fn begin_catalogue(
     let shape = shape_text(&config);
     let values = (SCHEMA_VERSION, 1, row.id, row.made, row.config, shape);
     let how = (None, Repeatable::No);
-    let result = engine.execute(StatementName::BeginCatalogue, &values, how, deadline).await?;
+    let result = engine
+        .execute(StatementName::BeginCatalogue, &values, how, deadline)
+        .await?;
     is_applied(result)
 }
 
@@ -189,9 +197,13 @@ async fn found_columns(
     const TEXT: &str = "SELECT table_name, column_name, type, kind FROM system_schema.columns \
                         WHERE keyspace_name = ?";
     let query = session.query_unpaged(TEXT, (keyspace,));
-    let result = timeout(limit, query).await.map_err(|_| "no answer in time".to_owned())?;
+    let result = timeout(limit, query)
+        .await
+        .map_err(|_| "no answer in time".to_owned())?;
     let result = result.map_err(|error: ExecutionError| error.to_string())?;
-    let result = result.into_rows_result().map_err(|error| error.to_string())?;
+    let result = result
+        .into_rows_result()
+        .map_err(|error| error.to_string())?;
     let rows = result.rows::<(String, String, String, String)>();
     let mut found = Vec::new();
     for row in rows.map_err(|error| error.to_string())? {

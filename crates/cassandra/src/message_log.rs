@@ -54,7 +54,9 @@ impl MessageLog {
     /// Writes why a request failed, unless this cause was written often in this minute.
     pub(crate) fn note_failure(&self, failure: &EngineFailure) {
         if self.minute.lock().admits(failure.cause, Instant::now()) {
-            self.note(&format!("a request to the storage engine failed: {failure}"));
+            self.note(&format!(
+                "a request to the storage engine failed: {failure}"
+            ));
         }
     }
 }
@@ -77,7 +79,9 @@ impl Minute {
 /// Returns a message up to [`limits::MESSAGE_BYTES`].
 pub(crate) fn shortened(message: &str) -> &str {
     let longest = limits::MESSAGE_BYTES.min(message.len());
-    let end = (0..=longest).rev().find(|&end| message.is_char_boundary(end));
+    let end = (0..=longest)
+        .rev()
+        .find(|&end| message.is_char_boundary(end));
     end.and_then(|end| message.get(..end)).unwrap_or(message)
 }
 

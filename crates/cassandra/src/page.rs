@@ -4,8 +4,8 @@
 //! it reads them. Then the values are read by their keys. An entry that was removed in between is
 //! left out; one that was changed comes as it is now.
 
-use store::remote::{RemotePageEnd, RemoteRow};
 use store::remote::{RemoteEntry, RemoteOrder};
+use store::remote::{RemotePageEnd, RemoteRow};
 use store::{Direction, Range};
 use tokio::time::Instant;
 
@@ -57,7 +57,9 @@ impl PageHeads {
 
     /// Returns how many rows may be read for it.
     fn wanted(&self) -> usize {
-        self.entries.saturating_sub(self.rows.len()).clamp(1, limits::BUCKET_ROWS)
+        self.entries
+            .saturating_sub(self.rows.len())
+            .clamp(1, limits::BUCKET_ROWS)
     }
 
     /// Takes the next row, unless the page is full without it.
@@ -250,8 +252,8 @@ async fn with_values(
         let now_ms = engine.now_ms();
         for key in keys {
             let entry = found.remove_entry(key);
-            let visible = entry
-                .filter(|(_, entry)| !crate::entry::is_expired(entry.expires_ms, now_ms));
+            let visible =
+                entry.filter(|(_, entry)| !crate::entry::is_expired(entry.expires_ms, now_ms));
             rows.extend(visible.map(|(key, entry)| RemoteRow { key, entry }));
         }
     }
@@ -348,6 +350,9 @@ mod tests {
         request.passed = Some(b"key");
         assert_eq!(buckets_left(place, &request), (at..8).collect::<Vec<_>>());
         request.direction = Direction::Backward;
-        assert_eq!(buckets_left(place, &request), (0..=at).rev().collect::<Vec<_>>());
+        assert_eq!(
+            buckets_left(place, &request),
+            (0..=at).rev().collect::<Vec<_>>()
+        );
     }
 }

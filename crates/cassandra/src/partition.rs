@@ -48,6 +48,9 @@ mod tests {
                 counts[partition.queue(counts.len())] += 1;
             }
         }
-        assert!(counts.iter().all(|count| (64..256).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (64..256).contains(count)),
+            "{counts:?}"
+        );
     }
 }

@@ -9,13 +9,12 @@ use store::remote::{RemoteEntry, RemoteError, RemoteShape};
 use store::{DatabaseId, Direction};
 use tokio::time::Instant;
 
+use crate::caller_error::error_of_read;
 use crate::engine::Engine;
-use crate::failure::EngineFailure;
 use crate::limits;
 use crate::page::{PageRequest, read_page};
 use crate::partition::BucketPartition;
 use crate::rows::{RowsError, read_heads, read_keys};
-use crate::caller_error::error_of_read;
 
 /// Carries out a read and ends it.
 pub(crate) async fn carry_out_read(engine: &Engine, read: RemoteRead, deadline: Instant) {
@@ -129,7 +128,10 @@ pub(crate) async fn entries_of(
 ) -> Result<HashMap<Vec<u8>, RemoteEntry>, RowsError> {
     let mut by_partition: HashMap<BucketPartition, Vec<&[u8]>> = HashMap::new();
     for &key in keys {
-        by_partition.entry(place.partition_of(key)).or_default().push(key);
+        by_partition
+            .entry(place.partition_of(key))
+            .or_default()
+            .push(key);
     }
     let reads = by_partition.into_iter().map(|(partition, mut keys)| {
         keys.sort_unstable();
@@ -159,7 +161,9 @@ async fn count(
         count_bucket(engine, partition, range, deadline)
     });
     let counts = stream::iter(counts).buffer_unordered(limits::BUCKETS_AT_ONCE);
-    let sum = counts.try_fold(0_u64, |sum, count| async move { Ok(sum + count) }).await?;
+    let sum = counts
+        .try_fold(0_u64, |sum, count| async move { Ok(sum + count) })
+        .await?;
     Ok(sum * u64::from(buckets) / u64::from(counted.max(1)))
 }
 
@@ -194,15 +198,6 @@ pub(crate) fn remote_error(engine: &Engine, error: &RowsError) -> RemoteError {
         RowsError::Damaged(_) => {
             engine.log().note(&error.to_string());
             RemoteError::Damaged
-        }
-    }
-}
-
-impl From<RowsError> for EngineFailure {
-    fn from(error: RowsError) -> EngineFailure {
-        match error {
-            RowsError::Engine(failure) => failure,
-            RowsError::Damaged(error) => crate::rows::unreadable(error),
         }
     }
 }

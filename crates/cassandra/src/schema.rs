@@ -90,11 +90,7 @@ pub enum SchemaDifference {
 )]
 pub struct KeyspaceNameError;
 
-const fn column(
-    name: &'static str,
-    type_name: &'static str,
-    role: ColumnRole,
-) -> TableColumn {
+const fn column(name: &'static str, type_name: &'static str, role: ColumnRole) -> TableColumn {
     TableColumn {
         name,
         type_name,
@@ -172,7 +168,10 @@ pub fn create_table(keyspace: &str, table: &TableShape) -> String {
     }
     let names = |role| {
         let of_role = table.columns.iter().filter(|column| column.role == role);
-        of_role.map(|column| column.name).collect::<Vec<_>>().join(", ")
+        of_role
+            .map(|column| column.name)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let (partition, clustering) = (names(ColumnRole::Partition), names(ColumnRole::Clustering));
     format!(
@@ -201,7 +200,8 @@ fn difference(
     needed: &TableColumn,
     found: &[FoundColumn],
 ) -> Option<SchemaDifference> {
-    let same_name = |column: &&FoundColumn| column.table == table.name && column.name == needed.name;
+    let same_name =
+        |column: &&FoundColumn| column.table == table.name && column.name == needed.name;
     let Some(found) = found.iter().find(same_name) else {
         return Some(SchemaDifference::NoColumn {
             table: table.name,
@@ -222,8 +222,7 @@ fn difference(
 
 /// Fails if a name cannot be that of a keyspace. It goes into statements as it is.
 pub fn check_keyspace_name(name: &str) -> Result<(), KeyspaceNameError> {
-    let is_allowed =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let begins_well = name.starts_with(|first: char| first.is_ascii_lowercase());
     match begins_well && name.len() <= 48 && name.bytes().all(is_allowed) {
         true => Ok(()),
@@ -280,7 +279,10 @@ mod tests {
         found.retain(|column| (column.table.as_str(), column.name.as_str()) != ("quorum", "head"));
         let version = |column: &&mut FoundColumn| column.name == "version";
         found.iter_mut().find(version).unwrap().type_name = "int".to_owned();
-        let texts: Vec<String> = differences(&found).iter().map(|one| one.to_string()).collect();
+        let texts: Vec<String> = differences(&found)
+            .iter()
+            .map(|one| one.to_string())
+            .collect();
         assert_eq!(
             texts,
             [
@@ -307,7 +309,17 @@ mod tests {
         for name in ["a", "pelton_1", &"k".repeat(48)] {
             assert_eq!(check_keyspace_name(name), Ok(()), "{name}");
         }
-        for name in ["", "1a", "_a", "A", "a-b", "a b", "a;", "ä", &"k".repeat(49)] {
+        for name in [
+            "",
+            "1a",
+            "_a",
+            "A",
+            "a-b",
+            "a b",
+            "a;",
+            "ä",
+            &"k".repeat(49),
+        ] {
             assert_eq!(check_keyspace_name(name), Err(KeyspaceNameError), "{name}");
         }
     }

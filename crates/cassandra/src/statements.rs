@@ -129,10 +129,16 @@ pub(crate) fn all_names() -> Vec<StatementName> {
         StatementName::DeleteQuorum,
     ];
     for condition in [VersionCondition::Same, VersionCondition::Any] {
-        names.extend([StatementName::Put(condition), StatementName::Delete(condition)]);
+        names.extend([
+            StatementName::Put(condition),
+            StatementName::Delete(condition),
+        ]);
     }
     for promise in [RemotePromise::Linearizable, RemotePromise::Quorum] {
-        names.extend([StatementName::ReadKeys(promise), StatementName::RemoveBucket(promise)]);
+        names.extend([
+            StatementName::ReadKeys(promise),
+            StatementName::RemoveBucket(promise),
+        ]);
         let bounds = all_bounds().map(|bounds| StatementName::ReadHeads(promise, bounds));
         names.extend(bounds);
     }
@@ -145,7 +151,9 @@ fn all_bounds() -> impl Iterator<Item = HeadBounds> {
         BoundKind::Included,
         BoundKind::Excluded,
     ];
-    let ends = KINDS.into_iter().flat_map(|start| KINDS.map(|end| (start, end)));
+    let ends = KINDS
+        .into_iter()
+        .flat_map(|start| KINDS.map(|end| (start, end)));
     ends.flat_map(|(start, end)| {
         [false, true].map(|is_backward| HeadBounds {
             start,
@@ -334,18 +342,28 @@ mod tests {
     #[test]
     fn every_write_of_a_linearizable_database_has_a_condition() {
         for condition in [VersionCondition::Same, VersionCondition::Any] {
-            for name in [StatementName::Put(condition), StatementName::Delete(condition)] {
+            for name in [
+                StatementName::Put(condition),
+                StatementName::Delete(condition),
+            ] {
                 assert!(name.text("shop").contains(" IF version "), "{name:?}");
             }
         }
-        assert!(StatementName::Guard.text("shop").contains(" IF version = ?"));
+        assert!(
+            StatementName::Guard
+                .text("shop")
+                .contains(" IF version = ?")
+        );
     }
 
     #[test]
     fn no_write_of_a_quorum_database_has_one_and_each_has_its_timestamp() {
         for name in [StatementName::PutQuorum, StatementName::DeleteQuorum] {
             let text = name.text("shop");
-            assert!(!text.contains(" IF ") && text.contains("TIMESTAMP ?"), "{text}");
+            assert!(
+                !text.contains(" IF ") && text.contains("TIMESTAMP ?"),
+                "{text}"
+            );
         }
     }
 

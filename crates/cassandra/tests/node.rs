@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cassandra::{Cassandra, CassandraConfig, InitError, InitOptions, init};
-use store::remote::{RemoteBackend, RemoteError, RemoteHealth, RemoteOrder, RemotePromise, RemoteShape};
+use store::remote::{
+    RemoteBackend, RemoteError, RemoteHealth, RemoteOrder, RemotePromise, RemoteShape,
+};
 use store::tree::PageRequest;
 use store::{
     Condition, DatabaseConfig, DatabaseId, Decision, Direction, Expiry, Kind, Mode, Operation,
@@ -34,7 +36,10 @@ const CASES: [Case; 9] = [
 ];
 
 fn main() {
-    let parts: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let parts: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     let is_wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
     let Some(node) = start_node() else { return };
     for (name, case) in CASES {
@@ -66,7 +71,11 @@ fn bench_of(gateway: Cassandra) -> RemoteBench {
 }
 
 /// Makes a keyspace and a client of it.
-fn bench(node: &CassandraNode, name: &str, config: DatabaseConfig) -> (RemoteBench, CassandraConfig) {
+fn bench(
+    node: &CassandraNode,
+    name: &str,
+    config: DatabaseConfig,
+) -> (RemoteBench, CassandraConfig) {
     let gateway = node.config(&fresh_keyspace(name));
     (bench_of(node.open(&gateway, config)), gateway)
 }
@@ -125,13 +134,25 @@ fn schema(node: &CassandraNode) {
     let runtime = tokio::runtime::Runtime::new().expect("the machine has threads");
     runtime.block_on(async {
         let session = scylla::client::session_builder::SessionBuilder::new();
-        let session = session.known_node(&node.address).build().await.expect("the node answers");
+        let session = session
+            .known_node(&node.address)
+            .build()
+            .await
+            .expect("the node answers");
         let alter = format!("ALTER TABLE {}.quorum DROP head", gateway.keyspace);
-        session.query_unpaged(alter, &[]).await.expect("the column is dropped");
+        session
+            .query_unpaged(alter, &[])
+            .await
+            .expect("the column is dropped");
     });
     let wrong = Cassandra::start(&gateway).expect_err("a column is missing");
     assert!(matches!(wrong, InitError::Schema { .. }));
-    assert!(wrong.to_string().contains("table `quorum` has no column `head`"), "{wrong}");
+    assert!(
+        wrong
+            .to_string()
+            .contains("table `quorum` has no column `head`"),
+        "{wrong}"
+    );
 }
 
 /// What may be stored can be read: the largest value, the longest key, nothing at all.
@@ -140,7 +161,12 @@ fn large_and_empty(node: &CassandraNode) {
         let config = config_of(promise, RemoteOrder::Hash, 4);
         let (mut bench, _) = bench(node, "large", config);
         let (long, large) = (vec![b'k'; config.limits.key_bytes], vec![b'v'; 4_000_000]);
-        for (key, value) in [(&b""[..], &b""[..]), (b"key", &large), (&long, b"x"), (b"e", b"")] {
+        for (key, value) in [
+            (&b""[..], &b""[..]),
+            (b"key", &large),
+            (&long, b"x"),
+            (b"e", b""),
+        ] {
             one(&mut bench, put(key, value));
             let found = one(&mut bench, get(key)).expect("it was put");
             assert!(found == value, "{promise}, {} bytes", value.len());
@@ -200,7 +226,10 @@ fn every_key_once(node: &CassandraNode) {
         assert_eq!(scan_keys(&bench), Vec::<Vec<u8>>::new());
         let keys: Vec<String> = (0..1000).map(|number| format!("key-{number:04}")).collect();
         for part in keys.chunks(250) {
-            let operations: Vec<_> = part.iter().map(|key| put(key.as_bytes(), b"value")).collect();
+            let operations: Vec<_> = part
+                .iter()
+                .map(|key| put(key.as_bytes(), b"value"))
+                .collect();
             bench.add(1, DatabaseId::DEFAULT, Mode::Independent, &operations);
             for outcomes in bench.run() {
                 assert_eq!(outcomes.get(0).decision, Decision::Applied);
@@ -225,7 +254,10 @@ fn batches_of_one_bucket(node: &CassandraNode) {
     assert_eq!(outcomes.get(0).decision, Decision::Applied);
 
     let compare = |key, condition| {
-        (TransactList::Compares, Operation::Compare { key, condition })
+        (
+            TransactList::Compares,
+            Operation::Compare { key, condition },
+        )
     };
     let then = |key| (TransactList::Then, put(key, b"2").1);
     let holds = [
@@ -264,7 +296,9 @@ fn databases_of_two_gateways(node: &CassandraNode) {
     first.batch.drop_database(1, made, false);
     assert_eq!(first.run()[0].get(0).decision, Decision::Applied);
     sees(1);
-    let again = first.create("shop", &config).expect("the name is free again");
+    let again = first
+        .create("shop", &config)
+        .expect("the name is free again");
     assert_ne!(again, made);
 }
 
@@ -276,7 +310,10 @@ fn counters_of_two_gateways(node: &CassandraNode) {
     let other = gateway.clone();
     let second = std::thread::spawn(move || {
         let config = CassandraConfig { seed: 77, ..other };
-        count_up(&mut bench_of(Cassandra::start(&config).expect("it is ready")), ROUNDS)
+        count_up(
+            &mut bench_of(Cassandra::start(&config).expect("it is ready")),
+            ROUNDS,
+        )
     });
     let (done, unknown) = count_up(&mut first, ROUNDS);
     let (also_done, also_unknown) = second.join().expect("the other gateway counts");
@@ -292,7 +329,12 @@ fn count_up(bench: &mut RemoteBench, rounds: u64) -> (u64, u64) {
     let (mut done, mut unknown) = (0, 0);
     for _ in 0..rounds {
         for tag in 0..4 {
-            bench.add(tag, DatabaseId::DEFAULT, Mode::Atomic, &[increment(b"counter")]);
+            bench.add(
+                tag,
+                DatabaseId::DEFAULT,
+                Mode::Atomic,
+                &[increment(b"counter")],
+            );
         }
         for outcomes in bench.run() {
             match outcomes.get(0).decision {
@@ -317,12 +359,17 @@ fn last_write_wins(node: &CassandraNode) {
     let mut behind = bench_of(Cassandra::start(&behind).expect("it is ready"));
     one(&mut now, put(b"key", b"of the later clock"));
     one(&mut behind, put(b"key", b"of the clock behind"));
-    assert_eq!(one(&mut now, get(b"key")).as_deref(), Some(&b"of the later clock"[..]));
+    assert_eq!(
+        one(&mut now, get(b"key")).as_deref(),
+        Some(&b"of the later clock"[..])
+    );
 }
 
 /// The suite of every engine behind a network, against the model.
 fn suite(node: &CassandraNode) {
-    let rounds = std::env::var("PELTON_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let rounds = std::env::var("PELTON_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let make = |_seed: u64, config: DatabaseConfig| {
         let now_ms = Arc::new(AtomicU64::new(1_000));
         let clock = Arc::clone(&now_ms);
@@ -352,7 +399,12 @@ fn a_frozen_node(node: &CassandraNode) {
     node.signal("-STOP");
     let begin = Instant::now();
     for tag in 0..2000 {
-        bench.add(tag, DatabaseId::DEFAULT, Mode::Atomic, &[put(b"key", b"meanwhile")]);
+        bench.add(
+            tag,
+            DatabaseId::DEFAULT,
+            Mode::Atomic,
+            &[put(b"key", b"meanwhile")],
+        );
     }
     let outcomes = bench.run();
     let took = begin.elapsed();
@@ -360,16 +412,30 @@ fn a_frozen_node(node: &CassandraNode) {
     assert!(took < Duration::from_secs(15), "{took:?}");
     let of = |error: RemoteError| {
         let refused = Decision::Refused(Refusal::Remote(error));
-        outcomes.iter().filter(|one| one.get(0).decision == refused).count()
+        outcomes
+            .iter()
+            .filter(|one| one.get(0).decision == refused)
+            .count()
     };
     let unknown = of(RemoteError::OutcomeUnknown);
-    println!("{unknown} unknown, {} in time, of {}", of(RemoteError::TimedOut), outcomes.len());
+    println!(
+        "{unknown} unknown, {} in time, of {}",
+        of(RemoteError::TimedOut),
+        outcomes.len()
+    );
     assert!(unknown > 0);
-    assert!(outcomes.iter().all(|one| one.get(0).decision != Decision::Applied));
+    assert!(
+        outcomes
+            .iter()
+            .all(|one| one.get(0).decision != Decision::Applied)
+    );
     assert_eq!(backend.under_way(), 0);
     let begin = Instant::now();
     while backend.health() != RemoteHealth::Serving {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it does not serve again");
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "it does not serve again"
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
     one(&mut bench, put(b"key", b"after"));

@@ -55,7 +55,10 @@ impl CassandraNode {
         let [storage, native] = ports[..] else {
             return Err(io::Error::other("two ports were asked for"));
         };
-        fs::write(folder.join("cassandra.yaml"), yaml(&folder, storage, native))?;
+        fs::write(
+            folder.join("cassandra.yaml"),
+            yaml(&folder, storage, native),
+        )?;
         fs::write(folder.join("logback.xml"), LOGBACK)?;
         let log = fs::File::create(folder.join("node.log"))?;
         let process = Command::new("java")
@@ -87,17 +90,25 @@ impl CassandraNode {
             if let Some(process) = &mut self.process
                 && let Some(status) = process.try_wait()?
             {
-                return Err(io::Error::other(format!("it ended, {status}: {}", self.log())));
+                return Err(io::Error::other(format!(
+                    "it ended, {status}: {}",
+                    self.log()
+                )));
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        Err(io::Error::other(format!("it did not start: {}", self.log())))
+        Err(io::Error::other(format!(
+            "it did not start: {}",
+            self.log()
+        )))
     }
 
     /// Returns the end of its log.
     fn log(&self) -> String {
         let file = self.folder.as_ref().map(|folder| folder.join("node.log"));
-        let text = file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let text = file
+            .and_then(|file| fs::read_to_string(file).ok())
+            .unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
