@@ -41,15 +41,31 @@ fn main() {
         .filter(|word| !word.starts_with('-'))
         .collect();
     let is_wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
-    let Some(node) = start_node() else { return };
-    for (name, case) in CASES {
-        if is_wanted(name) {
-            let begin = Instant::now();
-            println!("case {name}");
-            case(&node);
-            println!("case {name}: {:?}", begin.elapsed());
+    let wanted: Vec<Case> = CASES
+        .into_iter()
+        .filter(|(name, _)| is_wanted(name))
+        .collect();
+    if !wanted.is_empty() {
+        let Some(node) = start_node() else { return };
+        for (name, case) in wanted {
+            timed(name, || case(&node));
         }
     }
+    #[cfg(feature = "tls")]
+    if is_wanted("password_and_tls") {
+        timed("password_and_tls", password_and_tls);
+    }
+    // Minutes: only where it is named.
+    if parts.iter().any(|part| part == "cluster") {
+        timed("cluster", cluster);
+    }
+}
+
+fn timed(name: &str, case: impl FnOnce()) {
+    let begin = Instant::now();
+    println!("case {name}");
+    case();
+    println!("case {name}: {:?}", begin.elapsed());
 }
 
 fn config_of(promise: RemotePromise, order: RemoteOrder, buckets: u16) -> DatabaseConfig {
@@ -441,4 +457,158 @@ fn a_frozen_node(node: &CassandraNode) {
     one(&mut bench, put(b"key", b"after"));
     assert_eq!(one(&mut bench, get(b"key")).as_deref(), Some(&b"after"[..]));
     backend.stop();
+}
+
+/// A node that asks for a password and for TLS: with both it works, without either it is refused.
+#[cfg(feature = "tls")]
+fn password_and_tls() {
+    let Some(node) = support::start_secure_node() else {
+        return;
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(node.certificate().into())
+        .expect("it is a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut gateway = node.config(&fresh_keyspace("secure"));
+    let config = config_of(RemotePromise::Linearizable, RemoteOrder::Hash, 4);
+    let options = InitOptions {
+        replicas: 1,
+        default_config: config,
+    };
+    assert!(init(&gateway, options).is_err(), "the node wants TLS");
+    gateway.tls = Some(Arc::new(tls));
+    let refused = init(&gateway, options).expect_err("the node wants a password");
+    println!("without a password: {refused}");
+    gateway.credentials = Some(("cassandra".to_owned(), "wrong".to_owned()));
+    assert!(init(&gateway, options).is_err(), "the password is wrong");
+    gateway.credentials = Some(("cassandra".to_owned(), "cassandra".to_owned()));
+    let mut bench = bench_of(node.open(&gateway, config));
+    one(&mut bench, put(b"key", b"value"));
+    assert_eq!(one(&mut bench, get(b"key")).as_deref(), Some(&b"value"[..]));
+}
+
+/// Three nodes with two gateways: what was acknowledged while a node was killed and another one
+/// frozen is there afterwards, and increments count once.
+fn cluster() {
+    let Some(mut nodes) = support::start_nodes(3, false) else {
+        return;
+    };
+    let linearizable = config_of(RemotePromise::Linearizable, RemoteOrder::Hash, 16);
+    let mut gateway = nodes[0].config(&fresh_keyspace("cluster"));
+    gateway.contacts = nodes.iter().map(|node| node.address.clone()).collect();
+    support::make_ready(&gateway, 3, linearizable);
+    let is_over = Arc::new(AtomicU64::new(0));
+    let writers: Vec<_> = (0..2)
+        .map(|number| {
+            let config = CassandraConfig {
+                seed: 1000 + number,
+                ..gateway.clone()
+            };
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || write_until(config, number, &is_over))
+        })
+        .collect();
+    let pause = |seconds| std::thread::sleep(Duration::from_secs(seconds));
+    pause(5);
+    nodes[2].kill();
+    pause(15);
+    nodes[2].restart();
+    pause(10);
+    nodes[1].signal("-STOP");
+    pause(20);
+    nodes[1].signal("-CONT");
+    pause(10);
+    is_over.store(1, Ordering::Relaxed);
+    let ledgers: Vec<Ledger> = writers
+        .into_iter()
+        .map(|one| one.join().expect("it ends"))
+        .collect();
+    let reader = CassandraConfig {
+        seed: 2000,
+        ..gateway
+    };
+    let mut bench = bench_of(Cassandra::start(&reader).expect("it is ready"));
+    let value = one(&mut bench, get(b"counter")).expect("it was counted");
+    let value = u64::from_be_bytes(value.try_into().expect("a counter has 8 bytes"));
+    let (done, unknown) = ledgers.iter().fold((0, 0), |(done, unknown), ledger| {
+        println!("{ledger}");
+        (done + ledger.counted, unknown + ledger.unknown)
+    });
+    println!("{value} counted, {done} acknowledged, {unknown} unknown");
+    assert!((done..=done + unknown).contains(&value));
+    for key in ledgers.iter().flat_map(|ledger| &ledger.acknowledged) {
+        assert!(
+            one(&mut bench, get(key.as_bytes())).is_some(),
+            "{key} is lost"
+        );
+    }
+}
+
+/// What a writer was told.
+#[derive(Default)]
+struct Ledger {
+    acknowledged: Vec<String>,
+    counted: u64,
+    unknown: u64,
+    refused: u64,
+}
+
+impl std::fmt::Display for Ledger {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "{} puts and {} increments acknowledged, {} increments unknown, {} refused",
+            self.acknowledged.len(),
+            self.counted,
+            self.unknown,
+            self.refused
+        )
+    }
+}
+
+fn write_until(config: CassandraConfig, number: u64, is_over: &AtomicU64) -> Ledger {
+    let mut bench = bench_of(Cassandra::start(&config).expect("it is ready"));
+    let mut ledger = Ledger::default();
+    for round in 0_u64.. {
+        if is_over.load(Ordering::Relaxed) != 0 {
+            break;
+        }
+        let keys: Vec<String> = (1..9)
+            .map(|tag| format!("{number}-{round}-{tag}"))
+            .collect();
+        bench.add(
+            0,
+            DatabaseId::DEFAULT,
+            Mode::Atomic,
+            &[increment(b"counter")],
+        );
+        for (key, tag) in keys.iter().zip(1..) {
+            bench.add(
+                tag,
+                DatabaseId::DEFAULT,
+                Mode::Atomic,
+                &[put(key.as_bytes(), b"value")],
+            );
+        }
+        for outcomes in bench.run() {
+            let outcome = outcomes.get(0);
+            let is_unknown =
+                outcome.decision == Decision::Refused(Refusal::Remote(RemoteError::OutcomeUnknown));
+            match (outcome.tag, outcome.decision) {
+                (0, Decision::Applied) => ledger.counted += 1,
+                (0, _) if is_unknown => ledger.unknown += 1,
+                (tag, Decision::Applied) => {
+                    ledger.acknowledged.push(keys[tag as usize - 1].clone());
+                }
+                _ => ledger.refused += 1,
+            }
+        }
+    }
+    ledger
 }

@@ -22,9 +22,21 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// A node, ended when this is dropped.
 pub struct CassandraNode {
     process: Option<Child>,
-    folder: Option<PathBuf>,
+    plan: Option<NodePlan>,
     /// Where it takes CQL.
     pub address: String,
+}
+
+/// How a node is started.
+#[derive(Clone)]
+struct NodePlan {
+    jars: PathBuf,
+    folder: PathBuf,
+    host: String,
+    storage_port: u16,
+    native_port: u16,
+    /// It asks for a password (the user is `cassandra`, and so is the password), and for TLS.
+    is_secure: bool,
 }
 
 /// Starts a node. `None`: there is nothing to start here.
@@ -32,52 +44,87 @@ pub fn start_node() -> Option<CassandraNode> {
     if let Ok(address) = std::env::var("PELTON_CASSANDRA") {
         return Some(CassandraNode {
             process: None,
-            folder: None,
+            plan: None,
             address,
         });
     }
-    let Some(jars) = std::env::var_os("PELTON_CASSANDRA_JARS") else {
-        return skip("PELTON_CASSANDRA_JARS names no folder with cassandra-all and what it needs");
-    };
-    Some(CassandraNode::start(Path::new(&jars)).expect("the node starts"))
+    start_nodes(1, false)?.pop()
 }
 
-fn skip(reason: &str) -> Option<CassandraNode> {
-    println!("SKIPPED: {reason}; `script/test cassandra` has it");
-    None
+/// Starts a node that asks for a password and for TLS.
+#[cfg(feature = "tls")]
+pub fn start_secure_node() -> Option<CassandraNode> {
+    start_nodes(1, true)?.pop()
+}
+
+/// Starts nodes of one cluster, at 127.0.0.1 and the addresses behind it. `None`: there is nothing
+/// to start here.
+pub fn start_nodes(count: u8, is_secure: bool) -> Option<Vec<CassandraNode>> {
+    let Some(jars) = std::env::var_os("PELTON_CASSANDRA_JARS") else {
+        println!(
+            "SKIPPED: PELTON_CASSANDRA_JARS names no folder with cassandra-all and what it needs; \
+             `script/test cassandra` has it"
+        );
+        return None;
+    };
+    let ports = free_ports().expect("the machine has ports");
+    let nodes = (1..=count).map(|number| {
+        let name = format!(
+            "pelton-cassandra-{}-{}-{number}",
+            std::process::id(),
+            ports.0
+        );
+        let plan = NodePlan {
+            jars: PathBuf::from(&jars),
+            folder: std::env::temp_dir().join(name),
+            host: format!("127.0.0.{number}"),
+            storage_port: ports.0,
+            native_port: ports.1,
+            is_secure,
+        };
+        CassandraNode::start(plan).expect("the node starts")
+    });
+    Some(nodes.collect())
 }
 
 impl CassandraNode {
-    fn start(jars: &Path) -> io::Result<CassandraNode> {
-        let folder = std::env::temp_dir().join(format!("pelton-cassandra-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        let ports: Vec<u16> = free_ports()?;
-        let [storage, native] = ports[..] else {
-            return Err(io::Error::other("two ports were asked for"));
-        };
-        fs::write(
-            folder.join("cassandra.yaml"),
-            yaml(&folder, storage, native),
-        )?;
+    fn start(plan: NodePlan) -> io::Result<CassandraNode> {
+        let folder = &plan.folder;
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("cassandra.yaml"), yaml(&plan))?;
         fs::write(folder.join("logback.xml"), LOGBACK)?;
-        let log = fs::File::create(folder.join("node.log"))?;
-        let process = Command::new("java")
-            .args(java_arguments(&folder))
-            .arg("-cp")
-            .arg(format!("{}/*", jars.display()))
-            .arg("org.apache.cassandra.service.CassandraDaemon")
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()?;
+        if plan.is_secure && !folder.join("key.p12").exists() {
+            make_key(folder)?;
+        }
+        let address = format!("{}:{}", plan.host, plan.native_port);
         let mut node = CassandraNode {
-            process: Some(process),
-            folder: Some(folder),
-            address: format!("127.0.0.1:{native}"),
+            process: Some(plan.spawn()?),
+            plan: Some(plan),
+            address,
         };
         node.wait_until_it_listens()?;
         Ok(node)
+    }
+
+    /// Kills its process.
+    pub fn kill(&mut self) {
+        let process = self.process.as_mut().expect("a node of this test");
+        process.kill().expect("it can be killed");
+        process.wait().expect("it ends");
+    }
+
+    /// Starts it again, with what it has on disk.
+    pub fn restart(&mut self) {
+        let plan = self.plan.as_ref().expect("a node of this test");
+        self.process = Some(plan.spawn().expect("Java starts"));
+        self.wait_until_it_listens().expect("it starts again");
+    }
+
+    /// Returns the certificate of a secure node, in DER.
+    #[cfg(feature = "tls")]
+    pub fn certificate(&self) -> Vec<u8> {
+        let plan = self.plan.as_ref().expect("a node of this test");
+        fs::read(plan.folder.join("certificate.der")).expect("it was made")
     }
 
     fn wait_until_it_listens(&mut self) -> io::Result<()> {
@@ -105,7 +152,7 @@ impl CassandraNode {
 
     /// Returns the end of its log.
     fn log(&self) -> String {
-        let file = self.folder.as_ref().map(|folder| folder.join("node.log"));
+        let file = self.plan.as_ref().map(|plan| plan.folder.join("node.log"));
         let text = file
             .and_then(|file| fs::read_to_string(file).ok())
             .unwrap_or_default();
@@ -147,13 +194,59 @@ impl CassandraNode {
 
     /// Makes a keyspace ready and opens it.
     pub fn open(&self, config: &CassandraConfig, default_config: DatabaseConfig) -> Cassandra {
-        let options = InitOptions {
-            replicas: 1,
-            default_config,
-        };
-        init(config, options).expect("the keyspace is made ready");
+        make_ready(config, 1, default_config);
         Cassandra::start(config).expect("the keyspace is ready")
     }
+}
+
+/// Makes a keyspace ready.
+pub fn make_ready(config: &CassandraConfig, replicas: u8, default_config: DatabaseConfig) {
+    let options = InitOptions {
+        replicas,
+        default_config,
+    };
+    init(config, options).expect("the keyspace is made ready");
+}
+
+impl NodePlan {
+    fn spawn(&self) -> io::Result<Child> {
+        let log = fs::File::create(self.folder.join("node.log"))?;
+        Command::new("java")
+            .args(java_arguments(&self.folder))
+            .arg("-cp")
+            .arg(format!("{}/*", self.jars.display()))
+            .arg("org.apache.cassandra.service.CassandraDaemon")
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+    }
+}
+
+/// Makes a key with a certificate for 127.0.0.1.
+fn make_key(folder: &Path) -> io::Result<()> {
+    const STORE: [&str; 6] = [
+        "-keystore",
+        "key.p12",
+        "-storetype",
+        "PKCS12",
+        "-storepass",
+        "cassandra",
+    ];
+    let make = "-genkeypair -alias node -keyalg RSA -keysize 2048 -dname CN=node -validity 100 \
+                -ext san=ip:127.0.0.1";
+    for what in [make, "-exportcert -alias node -file certificate.der"] {
+        let mut keytool = Command::new("keytool");
+        keytool
+            .args(what.split_whitespace())
+            .args(STORE)
+            .current_dir(folder);
+        if !keytool.output()?.status.success() {
+            return Err(io::Error::other(format!("keytool {what} failed")));
+        }
+    }
+    Ok(())
 }
 
 /// Each gateway has its own.
@@ -170,20 +263,36 @@ pub fn fresh_keyspace(name: &str) -> String {
     format!("{name}_{}", wall_clock_us())
 }
 
-fn free_ports() -> io::Result<Vec<u16>> {
-    let listeners: io::Result<Vec<TcpListener>> =
-        (0..2).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
-    listeners?
-        .iter()
-        .map(|listener| Ok(listener.local_addr()?.port()))
-        .collect()
+fn free_ports() -> io::Result<(u16, u16)> {
+    let (one, other) = (
+        TcpListener::bind("127.0.0.1:0")?,
+        TcpListener::bind("127.0.0.1:0")?,
+    );
+    Ok((one.local_addr()?.port(), other.local_addr()?.port()))
 }
 
-fn yaml(folder: &Path, storage: u16, native: u16) -> String {
-    let folder = folder.display();
+fn yaml(plan: &NodePlan) -> String {
+    let (folder, host) = (plan.folder.display(), &plan.host);
+    let (storage, native) = (plan.storage_port, plan.native_port);
+    let secure = match plan.is_secure {
+        true => format!(
+            "authenticator: PasswordAuthenticator
+authorizer: CassandraAuthorizer
+client_encryption_options:
+  enabled: true
+  optional: false
+  keystore: {folder}/key.p12
+  keystore_password: cassandra
+  store_type: PKCS12
+  require_client_auth: false
+"
+        ),
+        false => String::new(),
+    };
     format!(
         "cluster_name: pelton
 num_tokens: 1
+auto_bootstrap: false
 partitioner: org.apache.cassandra.dht.Murmur3Partitioner
 data_file_directories: [{folder}/data]
 commitlog_directory: {folder}/commitlog
@@ -195,14 +304,14 @@ commitlog_sync_period: 10000ms
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters: [{{seeds: '127.0.0.1:{storage}'}}]
-listen_address: 127.0.0.1
-rpc_address: 127.0.0.1
+listen_address: {host}
+rpc_address: {host}
 storage_port: {storage}
 native_transport_port: {native}
 endpoint_snitch: SimpleSnitch
 auto_snapshot: false
 paxos_variant: v2
-"
+{secure}"
     )
 }
 
@@ -249,6 +358,7 @@ fn java_arguments(folder: &Path) -> Vec<String> {
         "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
         "-Dcassandra.superuser_setup_delay_ms=0".into(),
         "-Dcassandra.available_processors=2".into(),
+        "-Dcassandra.consistent.rangemovement=false".into(),
         format!("-Dcassandra.config=file://{place}/cassandra.yaml"),
         format!("-Dcassandra.storagedir={place}"),
         format!("-Dcassandra.logdir={place}"),
@@ -274,8 +384,8 @@ impl Drop for CassandraNode {
             process.kill().ok();
             process.wait().ok();
         }
-        if let Some(folder) = &self.folder {
-            fs::remove_dir_all(folder).ok();
+        if let Some(plan) = &self.plan {
+            fs::remove_dir_all(&plan.folder).ok();
         }
     }
 }
