@@ -347,7 +347,7 @@ async fn remove_rows(engine: Arc<Engine>, place: DatabasePlace) {
     for bucket in 0..place.shape.buckets {
         let partition = place.partition(bucket);
         let deadline = Instant::now() + limits::BUCKET_REMOVAL_TIMEOUT;
-        let name = StatementName::RemoveBucket(partition.promise);
+        let name = StatementName::RemoveBucket(partition.table);
         let how = (Some(partition), Repeatable::Yes);
         let values = partition.key();
         let removal = engine.execute(name, &values, how, deadline);

@@ -6,7 +6,7 @@ use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
 use store::remote::{
-    RemoteAfter, RemoteCommit, RemoteEffect, RemoteEntry, RemoteError, RemotePromise, RemoteStep,
+    RemoteAfter, RemoteCommit, RemoteEffect, RemoteEntry, RemoteError, RemoteStep,
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -16,7 +16,7 @@ use crate::engine::{Engine, Repeatable};
 use crate::entry::{encode_cells, engine_ttl_s};
 use crate::failure::EngineFailure;
 use crate::limits;
-use crate::partition::BucketPartition;
+use crate::partition::{BucketPartition, EntryTable};
 use crate::read::remote_error;
 use crate::rows::{read_keys, rows_of, unreadable};
 use crate::statements::{StatementName, VersionCondition};
@@ -24,15 +24,15 @@ use crate::statements::{StatementName, VersionCondition};
 /// Carries out a commit and ends it.
 pub(crate) async fn carry_out_commit(engine: &Engine, mut commit: RemoteCommit, deadline: Instant) {
     let partition = BucketPartition {
-        promise: commit.shape().promise,
+        table: EntryTable::of(commit.shape().promise),
         database: commit.database(),
         bucket: commit.bucket(),
     };
-    let result = match partition.promise {
-        RemotePromise::Linearizable => {
+    let result = match partition.table {
+        EntryTable::Linearizable => {
             commit_linearizable(engine, &mut commit, partition, deadline).await
         }
-        RemotePromise::Quorum => commit_quorum(engine, &mut commit, partition, deadline).await,
+        EntryTable::Quorum => commit_quorum(engine, &mut commit, partition, deadline).await,
     };
     commit.complete(result);
 }

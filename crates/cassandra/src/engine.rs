@@ -23,7 +23,7 @@ use crate::limits;
 use crate::message_log::MessageLog;
 use crate::nodes::{ClusterNodes, acquire};
 use crate::partition::BucketPartition;
-use crate::statements::{StatementName, Statements, all_names, table};
+use crate::statements::{StatementName, Statements, all_names};
 
 /// Returns the microseconds since 1970.
 pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -237,7 +237,7 @@ impl Engine {
             return Vec::new();
         };
         let state = self.session.get_cluster_state();
-        let table = table(partition.promise);
+        let table = partition.table.name();
         let endpoints = state.get_endpoints(&self.keyspace, table, &partition.key());
         let endpoints = endpoints.unwrap_or_default().into_iter();
         endpoints.map(|(node, _)| node).collect()

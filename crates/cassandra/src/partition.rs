@@ -3,10 +3,36 @@
 use store::DatabaseId;
 use store::remote::RemotePromise;
 
+use crate::schema;
+
+/// The table of the entries of a database, which follows from its promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum EntryTable {
+    Linearizable,
+    Quorum,
+}
+
+impl EntryTable {
+    pub(crate) fn of(promise: RemotePromise) -> EntryTable {
+        match promise {
+            RemotePromise::Linearizable => EntryTable::Linearizable,
+            RemotePromise::Quorum => EntryTable::Quorum,
+        }
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            EntryTable::Linearizable => schema::LINEARIZABLE.name,
+            EntryTable::Quorum => schema::QUORUM.name,
+        }
+    }
+}
+
 /// Names a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BucketPartition {
-    pub(crate) promise: RemotePromise,
+    pub(crate) table: EntryTable,
     pub(crate) database: DatabaseId,
     pub(crate) bucket: u16,
 }
@@ -21,10 +47,10 @@ impl BucketPartition {
     /// Returns one of `queues` numbers, evenly over the partitions.
     pub(crate) fn queue(&self, queues: usize) -> usize {
         let (database, bucket) = self.key();
-        let promise = u64::from(self.promise == RemotePromise::Quorum);
+        let table = u64::from(self.table == EntryTable::Quorum);
         let number = (u64::from(database.cast_unsigned()) << 32)
             | (u64::from(bucket.cast_unsigned()) << 1)
-            | promise;
+            | table;
         // Fibonacci hashing (Knuth, "The Art of Computer Programming", volume 3, 6.4).
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         usize::try_from(mixed).unwrap_or(0) % queues.max(1)
@@ -41,8 +67,8 @@ mod tests {
         for database in 0..8 {
             for bucket in 0..1024 {
                 let partition = BucketPartition {
-                    promise: RemotePromise::Linearizable,
-                    database: DatabaseId::of_number(database),
+                    table: EntryTable::Linearizable,
+                    database: DatabaseId::of_number(database).unwrap(),
                     bucket,
                 };
                 counts[partition.queue(counts.len())] += 1;

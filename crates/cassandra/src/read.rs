@@ -13,7 +13,7 @@ use crate::caller_error::error_of_read;
 use crate::engine::Engine;
 use crate::limits;
 use crate::page::{PageRequest, read_page};
-use crate::partition::BucketPartition;
+use crate::partition::{BucketPartition, EntryTable};
 use crate::rows::{RowsError, read_heads, read_keys};
 
 /// Carries out a read and ends it.
@@ -79,7 +79,7 @@ pub(crate) struct DatabasePlace {
 impl DatabasePlace {
     pub(crate) fn partition(&self, bucket: u16) -> BucketPartition {
         BucketPartition {
-            promise: self.shape.promise,
+            table: EntryTable::of(self.shape.promise),
             database: self.database,
             bucket,
         }
@@ -133,11 +133,12 @@ pub(crate) async fn entries_of(
             .or_default()
             .push(key);
     }
-    let reads = by_partition.into_iter().map(|(partition, mut keys)| {
+    let mut reads = Vec::with_capacity(by_partition.len());
+    for (partition, mut keys) in by_partition {
         keys.sort_unstable();
         keys.dedup();
-        async move { read_keys(engine, partition, &keys, deadline).await }
-    });
+        reads.push(async move { read_keys(engine, partition, &keys, deadline).await });
+    }
     let reads = stream::iter(reads).buffer_unordered(limits::BUCKETS_AT_ONCE);
     let found: Vec<_> = reads.try_collect().await?;
     Ok(found.into_iter().flatten().collect())

@@ -7,7 +7,7 @@ use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
 use std::ops::Bound;
-use store::remote::{RemoteEntry, RemotePromise};
+use store::remote::RemoteEntry;
 use store::{Direction, Range};
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::entry::{EntryError, EntryHead, decode_cells, decode_head, kept_value}
 use crate::failure::{EngineFailure, FailureCause};
 use crate::limits;
 use crate::merge::HasKey;
-use crate::partition::BucketPartition;
+use crate::partition::{BucketPartition, EntryTable};
 use crate::statements::{HeadBounds, StatementName};
 
 /// Why rows could not be read.
@@ -63,23 +63,23 @@ pub(crate) async fn read_keys(
     deadline: Instant,
 ) -> Result<Vec<EntryRow>, RowsError> {
     let (database, bucket) = partition.key();
-    let name = StatementName::ReadKeys(partition.promise);
+    let name = StatementName::ReadKeys(partition.table);
     let how = (Some(partition), Repeatable::Yes);
     let values = (database, bucket, keys);
     let result = engine.execute(name, &values, how, deadline).await?;
     let mut found = Vec::new();
-    read_entries(partition.promise, result, &mut found)?;
+    read_entries(partition.table, result, &mut found)?;
     Ok(found)
 }
 
 fn read_entries(
-    promise: RemotePromise,
+    table: EntryTable,
     result: QueryResult,
     found: &mut Vec<EntryRow>,
 ) -> Result<(), RowsError> {
     let result = rows_of(result)?;
-    match promise {
-        RemotePromise::Linearizable => {
+    match table {
+        EntryTable::Linearizable => {
             type Row<'a> = (&'a [u8], Option<Bytes>, Option<i64>, Option<i64>);
             for row in result.rows::<Row<'_>>().map_err(unreadable)? {
                 let (key, value, version, expires_ms) = row.map_err(unreadable)?;
@@ -94,7 +94,7 @@ fn read_entries(
                 found.push((key.to_vec(), entry));
             }
         }
-        RemotePromise::Quorum => {
+        EntryTable::Quorum => {
             type Row<'a> = (&'a [u8], Option<&'a [u8]>, Option<Bytes>);
             for row in result.rows::<Row<'_>>().map_err(unreadable)? {
                 let (key, head, entry) = row.map_err(unreadable)?;
@@ -121,7 +121,7 @@ pub(crate) async fn read_heads(
             is_last: true,
         });
     }
-    let name = StatementName::ReadHeads(partition.promise, HeadBounds::of(&range, direction));
+    let name = StatementName::ReadHeads(partition.table, HeadBounds::of(&range, direction));
     let values = HeadValues {
         partition: partition.key(),
         start: bound_key(range.start),
@@ -132,14 +132,14 @@ pub(crate) async fn read_heads(
     let result = rows_of(engine.execute(name, &values, how, deadline).await?)?;
     // Counted before those are left out that are no entries.
     let is_last = result.rows_num() < rows;
-    let rows = head_rows(partition.promise, &result)?;
+    let rows = head_rows(partition.table, &result)?;
     Ok(HeadsPage { rows, is_last })
 }
 
-fn head_rows(promise: RemotePromise, result: &QueryRowsResult) -> Result<Vec<HeadRow>, RowsError> {
+fn head_rows(table: EntryTable, result: &QueryRowsResult) -> Result<Vec<HeadRow>, RowsError> {
     let mut rows = Vec::with_capacity(result.rows_num());
-    match promise {
-        RemotePromise::Linearizable => {
+    match table {
+        EntryTable::Linearizable => {
             type Row<'a> = (&'a [u8], Option<i64>, Option<i64>, Option<i32>);
             for row in result.rows::<Row<'_>>().map_err(unreadable)? {
                 let (key, version, expires_ms, bytes) = row.map_err(unreadable)?;
@@ -152,7 +152,7 @@ fn head_rows(promise: RemotePromise, result: &QueryRowsResult) -> Result<Vec<Hea
                 rows.push(HeadRow { key, head });
             }
         }
-        RemotePromise::Quorum => {
+        EntryTable::Quorum => {
             type Row<'a> = (&'a [u8], Option<&'a [u8]>);
             for row in result.rows::<Row<'_>>().map_err(unreadable)? {
                 let (key, head) = row.map_err(unreadable)?;
@@ -179,10 +179,17 @@ pub(crate) async fn read_heads_of_all(
     (direction, rows): (Direction, usize),
     deadline: Instant,
 ) -> Result<Vec<HeadsPage>, RowsError> {
-    let pages = parts.into_iter().map(|(partition, range)| {
-        read_heads(engine, partition, (range, direction), rows, deadline)
-    });
-    let pages = stream::iter(pages).buffered(limits::BUCKETS_AT_ONCE);
+    let mut reads = Vec::with_capacity(parts.len());
+    for (partition, range) in parts {
+        reads.push(read_heads(
+            engine,
+            partition,
+            (range, direction),
+            rows,
+            deadline,
+        ));
+    }
+    let pages = stream::iter(reads).buffered(limits::BUCKETS_AT_ONCE);
     pages.try_collect().await
 }
 

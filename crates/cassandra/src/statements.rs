@@ -8,9 +8,9 @@ use scylla::errors::{ExecutionError, PrepareError};
 use scylla::frame::types::{Consistency, SerialConsistency};
 use scylla::statement::prepared::PreparedStatement;
 use store::Direction;
-use store::remote::RemotePromise;
 
 use crate::failure::{EngineFailure, classify};
+use crate::partition::EntryTable;
 use crate::schema;
 
 /// What a statement does.
@@ -29,9 +29,9 @@ pub(crate) enum StatementName {
     /// Reads a partition of the catalogue at QUORUM: whether one answers.
     Probe,
     /// Reads entries by their keys.
-    ReadKeys(RemotePromise),
+    ReadKeys(EntryTable),
     /// Reads what is known of entries without their values.
-    ReadHeads(RemotePromise, HeadBounds),
+    ReadHeads(EntryTable, HeadBounds),
     /// Stores an entry of a linearizable database, under a condition.
     Put(VersionCondition),
     /// Removes an entry of a linearizable database, under a condition.
@@ -44,7 +44,7 @@ pub(crate) enum StatementName {
     /// Removes an entry of a quorum database.
     DeleteQuorum,
     /// Removes all rows of a bucket, of a database that was dropped.
-    RemoveBucket(RemotePromise),
+    RemoveBucket(EntryTable),
 }
 
 /// On what a write of a linearizable database depends.
@@ -107,14 +107,6 @@ impl HeadBounds {
     }
 }
 
-/// Returns the table of the entries of a database.
-pub(crate) fn table(promise: RemotePromise) -> &'static str {
-    match promise {
-        RemotePromise::Linearizable => schema::LINEARIZABLE.name,
-        RemotePromise::Quorum => schema::QUORUM.name,
-    }
-}
-
 /// All names, to be prepared at a start: preparing waits for every node, also for one that is frozen
 /// later.
 pub(crate) fn all_names() -> Vec<StatementName> {
@@ -134,12 +126,12 @@ pub(crate) fn all_names() -> Vec<StatementName> {
             StatementName::Delete(condition),
         ]);
     }
-    for promise in [RemotePromise::Linearizable, RemotePromise::Quorum] {
+    for table in [EntryTable::Linearizable, EntryTable::Quorum] {
         names.extend([
-            StatementName::ReadKeys(promise),
-            StatementName::RemoveBucket(promise),
+            StatementName::ReadKeys(table),
+            StatementName::RemoveBucket(table),
         ]);
-        let bounds = all_bounds().map(|bounds| StatementName::ReadHeads(promise, bounds));
+        let bounds = all_bounds().map(|bounds| StatementName::ReadHeads(table, bounds));
         names.extend(bounds);
     }
     names
@@ -169,9 +161,9 @@ impl StatementName {
     /// Returns its text.
     fn text(self, keyspace: &str) -> String {
         let catalogue = format!("{keyspace}.{}", schema::CATALOGUE.name);
-        let entries = |promise| format!("{keyspace}.{}", table(promise));
-        let linearizable = entries(RemotePromise::Linearizable);
-        let quorum = entries(RemotePromise::Quorum);
+        let entries = |table: EntryTable| format!("{keyspace}.{}", table.name());
+        let linearizable = entries(EntryTable::Linearizable);
+        let quorum = entries(EntryTable::Quorum);
         match self {
             StatementName::ReadCatalogue => format!(
                 "SELECT name, id, made, config, next_id, schema_version FROM {catalogue} \
@@ -195,15 +187,15 @@ impl StatementName {
             StatementName::Probe => {
                 format!("SELECT name FROM {catalogue} WHERE part = ? LIMIT 1")
             }
-            StatementName::ReadKeys(promise) => format!(
+            StatementName::ReadKeys(table) => format!(
                 "SELECT key, {} FROM {} WHERE {PARTITION} AND key IN ?",
-                entry_columns(promise),
-                entries(promise)
+                entry_columns(table),
+                entries(table)
             ),
-            StatementName::ReadHeads(promise, bounds) => format!(
+            StatementName::ReadHeads(table, bounds) => format!(
                 "SELECT key, {} FROM {} WHERE {PARTITION}{} LIMIT ?",
-                head_columns(promise),
-                entries(promise),
+                head_columns(table),
+                entries(table),
                 bounds.text()
             ),
             StatementName::Put(condition) => format!(
@@ -225,8 +217,8 @@ impl StatementName {
             StatementName::DeleteQuorum => {
                 format!("DELETE FROM {quorum} USING TIMESTAMP ? WHERE {PARTITION} AND key = ?")
             }
-            StatementName::RemoveBucket(promise) => {
-                format!("DELETE FROM {} WHERE {PARTITION}", entries(promise))
+            StatementName::RemoveBucket(table) => {
+                format!("DELETE FROM {} WHERE {PARTITION}", entries(table))
             }
         }
     }
@@ -235,8 +227,8 @@ impl StatementName {
     fn consistency(self) -> Consistency {
         match self {
             StatementName::ReadCatalogue
-            | StatementName::ReadKeys(RemotePromise::Linearizable)
-            | StatementName::ReadHeads(RemotePromise::Linearizable, _) => Consistency::Serial,
+            | StatementName::ReadKeys(EntryTable::Linearizable)
+            | StatementName::ReadHeads(EntryTable::Linearizable, _) => Consistency::Serial,
             _ => Consistency::Quorum,
         }
     }
@@ -251,17 +243,17 @@ impl VersionCondition {
     }
 }
 
-fn head_columns(promise: RemotePromise) -> &'static str {
-    match promise {
-        RemotePromise::Linearizable => "version, expires_ms, bytes",
-        RemotePromise::Quorum => "head",
+fn head_columns(table: EntryTable) -> &'static str {
+    match table {
+        EntryTable::Linearizable => "version, expires_ms, bytes",
+        EntryTable::Quorum => "head",
     }
 }
 
-fn entry_columns(promise: RemotePromise) -> &'static str {
-    match promise {
-        RemotePromise::Linearizable => "value, version, expires_ms",
-        RemotePromise::Quorum => "head, entry",
+fn entry_columns(table: EntryTable) -> &'static str {
+    match table {
+        EntryTable::Linearizable => "value, version, expires_ms",
+        EntryTable::Quorum => "head, entry",
     }
 }
 
@@ -321,7 +313,7 @@ mod tests {
 
     fn heads(range: Range<'_>, direction: Direction) -> String {
         let bounds = HeadBounds::of(&range, direction);
-        StatementName::ReadHeads(RemotePromise::Quorum, bounds).text("shop")
+        StatementName::ReadHeads(EntryTable::Quorum, bounds).text("shop")
     }
 
     #[test]
@@ -378,9 +370,9 @@ mod tests {
 
     #[test]
     fn linearizable_databases_are_read_serially() {
-        let of = |promise| StatementName::ReadKeys(promise).consistency();
-        assert_eq!(of(RemotePromise::Linearizable), Consistency::Serial);
-        assert_eq!(of(RemotePromise::Quorum), Consistency::Quorum);
+        let of = |table| StatementName::ReadKeys(table).consistency();
+        assert_eq!(of(EntryTable::Linearizable), Consistency::Serial);
+        assert_eq!(of(EntryTable::Quorum), Consistency::Quorum);
         assert_eq!(StatementName::PutQuorum.consistency(), Consistency::Quorum);
     }
 }

@@ -309,7 +309,7 @@ fn databases_of_two_gateways(node: &CassandraNode) {
         }
     };
     sees(2);
-    first.batch.drop_database(1, made, false);
+    first.batch.drop_database(1, made);
     assert_eq!(first.run()[0].get(0).decision, Decision::Applied);
     sees(1);
     let again = first
