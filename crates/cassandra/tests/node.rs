@@ -14,8 +14,8 @@ use store::remote::{
 };
 use store::tree::PageRequest;
 use store::{
-    Condition, DatabaseConfig, DatabaseId, Decision, Direction, Expiry, Kind, Mode, Operation,
-    Range, ReadView, Refusal, ScanEnd, TransactList,
+    Condition, DatabaseConfig, DatabaseId, Decision, Direction, Durability, Expiry, Kind, Mode,
+    Operation, Range, ReadView, Refusal, ScanEnd, TransactList,
 };
 use support::{CassandraNode, fresh_keyspace, start_node, wall_clock_us};
 use testkit::suite::{RemoteBench, RemoteTarget, run_remote};
@@ -74,7 +74,11 @@ fn config_of(promise: RemotePromise, order: RemoteOrder, buckets: u16) -> Databa
         order,
         buckets,
     };
-    DatabaseConfig::default().of_kind(Kind::Remote(shape))
+    let config = DatabaseConfig {
+        durability: Durability::Synced,
+        ..DatabaseConfig::default()
+    };
+    config.of_kind(Kind::Remote(shape))
 }
 
 /// Makes a client of a gateway.
