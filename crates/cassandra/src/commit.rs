@@ -200,7 +200,7 @@ fn version_of(found: &Option<RemoteEntry>) -> Option<u64> {
     found.as_ref().map(|entry| entry.version)
 }
 
-/// Returns what a conditional write has returned: its first column says whether it was applied.
+/// Returns whether a conditional write was applied, which is the first column of its answer.
 pub(crate) fn is_applied(result: QueryResult) -> Result<bool, EngineFailure> {
     let rows = rows_of(result)?;
     let mut rows = rows.rows::<ColumnIterator<'_, '_>>().map_err(unreadable)?;

@@ -3,8 +3,8 @@
 //! `linearizable`: columns `value`, `version`, `expires_ms`, `bytes`. Paxos gives all cells of a
 //! write one ballot, so cells of two writes never mix, and a condition can name the version.
 //!
-//! `quorum`: two cells. `head` is the version, the expiry and the length of the value (8 bytes each,
-//! big-endian); `entry` is the version and the value. The last write wins cell by cell there, and
+//! `quorum`: two cells. `head` is the version, the expiry and the length of the value (8 bytes
+//! each, big-endian); `entry` is the version and the value. The last write wins cell by cell there, and
 //! two gateways can write with the same timestamp: of two cells with one timestamp the larger bytes
 //! win at every node, and since both begin with the version, all nodes agree on one of the two
 //! writes as a whole.
@@ -123,8 +123,8 @@ pub fn decode_cells(head: &[u8], entry: &Bytes) -> Result<RemoteEntry, EntryErro
     })
 }
 
-/// Returns a value to be kept, without the first bytes of its cell. A small one is copied: as a part
-/// of the answer of the node it would hold all of that.
+/// Returns a value to be kept, without the first bytes of its cell. A small one is copied: as a
+/// part of the answer of the node it would hold all of that.
 pub fn kept_value(cell: &Bytes, skip: usize) -> Bytes {
     let Some(value) = cell.get(skip..) else {
         return Bytes::new();

@@ -23,8 +23,8 @@ use crate::statements::StatementName;
 /// How the keyspace is made.
 #[derive(Clone, Copy, Debug)]
 pub struct InitOptions {
-    /// Replicas of each row in each data center. Only for a keyspace that is not there yet: one that
-    /// is keeps its replication.
+    /// Replicas of each row in each data center. Only for a keyspace that is not there yet: one
+    /// that is keeps its replication.
     pub replicas: u8,
     /// What the default database is made with. Only if there is none yet.
     pub default_config: DatabaseConfig,

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::limits;
 use crate::merge::Merge;
-use crate::read::{DatabasePlace, entries_of};
-use crate::rows::{HeadRow, HeadsPage, RowsError, read_heads_of_all};
+use crate::partition::DatabasePlace;
+use crate::rows::{HeadRow, HeadsPage, RowsError, entries_of, read_heads_of_all};
 
 /// What a page is to have.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! A bucket of a database: a partition of the engine.
 
 use store::DatabaseId;
-use store::remote::RemotePromise;
+use store::remote::{RemotePromise, RemoteShape};
 
 use crate::schema;
 
@@ -54,6 +54,27 @@ impl BucketPartition {
         // Fibonacci hashing (Knuth, "The Art of Computer Programming", volume 3, 6.4).
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         usize::try_from(mixed).unwrap_or(0) % queues.max(1)
+    }
+}
+
+/// A database, with how it is laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DatabasePlace {
+    pub(crate) database: DatabaseId,
+    pub(crate) shape: RemoteShape,
+}
+
+impl DatabasePlace {
+    pub(crate) fn partition(&self, bucket: u16) -> BucketPartition {
+        BucketPartition {
+            table: EntryTable::of(self.shape.promise),
+            database: self.database,
+            bucket,
+        }
+    }
+
+    pub(crate) fn partition_of(&self, key: &[u8]) -> BucketPartition {
+        self.partition(self.shape.bucket_of(key))
     }
 }
 

@@ -1,20 +1,18 @@
 //! Reads of callers: keys, pages and counts.
 
-use std::collections::HashMap;
-
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use store::Direction;
 use store::Range;
 use store::remote::{RemoteAnswer, RemoteRead, RemoteReadRequest};
-use store::remote::{RemoteEntry, RemoteError, RemoteShape};
-use store::{DatabaseId, Direction};
+use store::remote::{RemoteEntry, RemoteError};
 use tokio::time::Instant;
 
 use crate::caller_error::error_of_read;
 use crate::engine::Engine;
 use crate::limits;
 use crate::page::{PageRequest, read_page};
-use crate::partition::{BucketPartition, EntryTable};
-use crate::rows::{RowsError, read_heads, read_keys};
+use crate::partition::{BucketPartition, DatabasePlace};
+use crate::rows::{RowsError, entries_of, read_heads};
 
 /// Carries out a read and ends it.
 pub(crate) async fn carry_out_read(engine: &Engine, read: RemoteRead, deadline: Instant) {
@@ -69,27 +67,6 @@ async fn read_request(
     }
 }
 
-/// A database, with how it is laid out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DatabasePlace {
-    pub(crate) database: DatabaseId,
-    pub(crate) shape: RemoteShape,
-}
-
-impl DatabasePlace {
-    pub(crate) fn partition(&self, bucket: u16) -> BucketPartition {
-        BucketPartition {
-            table: EntryTable::of(self.shape.promise),
-            database: self.database,
-            bucket,
-        }
-    }
-
-    pub(crate) fn partition_of(&self, key: &[u8]) -> BucketPartition {
-        self.partition(self.shape.bucket_of(key))
-    }
-}
-
 /// Reads keys of any buckets. Ends behind the entry with which the values come to more than
 /// `value_bytes`.
 async fn lookup(
@@ -116,32 +93,6 @@ async fn lookup(
         }
     }
     Ok(answer)
-}
-
-/// Reads keys of any buckets, those of a bucket as one, the buckets beside each other. Entries that
-/// have expired are among them.
-pub(crate) async fn entries_of(
-    engine: &Engine,
-    place: DatabasePlace,
-    keys: &[&[u8]],
-    deadline: Instant,
-) -> Result<HashMap<Vec<u8>, RemoteEntry>, RowsError> {
-    let mut by_partition: HashMap<BucketPartition, Vec<&[u8]>> = HashMap::new();
-    for &key in keys {
-        by_partition
-            .entry(place.partition_of(key))
-            .or_default()
-            .push(key);
-    }
-    let mut reads = Vec::with_capacity(by_partition.len());
-    for (partition, mut keys) in by_partition {
-        keys.sort_unstable();
-        keys.dedup();
-        reads.push(async move { read_keys(engine, partition, &keys, deadline).await });
-    }
-    let reads = stream::iter(reads).buffer_unordered(limits::BUCKETS_AT_ONCE);
-    let found: Vec<_> = reads.try_collect().await?;
-    Ok(found.into_iter().flatten().collect())
 }
 
 /// Counts the entries of a range: all of them, or those of some buckets for an estimate.

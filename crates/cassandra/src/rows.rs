@@ -1,12 +1,14 @@
 //! Rows of entries: reading them by key, or without their values by range.
 
+use std::collections::HashMap;
+use std::ops::Bound;
+
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
-use std::ops::Bound;
 use store::remote::RemoteEntry;
 use store::{Direction, Range};
 use tokio::time::Instant;
@@ -16,7 +18,7 @@ use crate::entry::{EntryError, EntryHead, decode_cells, decode_head, kept_value}
 use crate::failure::{EngineFailure, FailureCause};
 use crate::limits;
 use crate::merge::HasKey;
-use crate::partition::{BucketPartition, EntryTable};
+use crate::partition::{BucketPartition, DatabasePlace, EntryTable};
 use crate::statements::{HeadBounds, StatementName};
 
 /// Why rows could not be read.
@@ -70,6 +72,32 @@ pub(crate) async fn read_keys(
     let mut found = Vec::new();
     read_entries(partition.table, result, &mut found)?;
     Ok(found)
+}
+
+/// Reads keys of any buckets, those of a bucket as one, the buckets beside each other. Entries that
+/// have expired are among them.
+pub(crate) async fn entries_of(
+    engine: &Engine,
+    place: DatabasePlace,
+    keys: &[&[u8]],
+    deadline: Instant,
+) -> Result<HashMap<Vec<u8>, RemoteEntry>, RowsError> {
+    let mut by_partition: HashMap<BucketPartition, Vec<&[u8]>> = HashMap::new();
+    for &key in keys {
+        by_partition
+            .entry(place.partition_of(key))
+            .or_default()
+            .push(key);
+    }
+    let mut reads = Vec::with_capacity(by_partition.len());
+    for (partition, mut keys) in by_partition {
+        keys.sort_unstable();
+        keys.dedup();
+        reads.push(async move { read_keys(engine, partition, &keys, deadline).await });
+    }
+    let reads = stream::iter(reads).buffer_unordered(limits::BUCKETS_AT_ONCE);
+    let found: Vec<_> = reads.try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 fn read_entries(

@@ -107,8 +107,8 @@ impl HeadBounds {
     }
 }
 
-/// All names, to be prepared at a start: preparing waits for every node, also for one that is frozen
-/// later.
+/// All names, to be prepared at a start: preparing waits for every node, also for one that is
+/// frozen later.
 pub(crate) fn all_names() -> Vec<StatementName> {
     let mut names = vec![
         StatementName::ReadCatalogue,
