@@ -2,10 +2,10 @@
 //! Physical Clocks", 2014), whose logical part is in the microseconds.
 //!
 //! A version is the microseconds since 1970 in its upper 54 bits and the gateway in the lower 10.
-//! It is unique: a gateway gives out no microsecond twice, and two gateways have different lower bits,
-//! which are drawn at random for each run. It grows with each write of a key, as it is larger than
-//! the version that was read before. And a key that was deleted and made again does not repeat one,
-//! though nothing is left of the earlier version: time has passed, or the gateway is another.
+//! It is unique: a gateway gives out no microsecond twice, and two gateways have different lower
+//! bits, which are drawn at random for each run. It grows with each write of a key, as it is larger
+//! than the version that was read before. And a key that was deleted and made again does not repeat
+//! one, though nothing is left of the earlier version: time has passed, or the gateway is another.
 //!
 //! Two gateways that have drawn the same number can repeat a version only if one of them deletes a
 //! key and the other makes it again, both with the same microsecond of their own clocks.

@@ -4,10 +4,10 @@
 //! write one ballot, so cells of two writes never mix, and a condition can name the version.
 //!
 //! `quorum`: two cells. `head` is the version, the expiry and the length of the value (8 bytes
-//! each, big-endian); `entry` is the version and the value. The last write wins cell by cell there, and
-//! two gateways can write with the same timestamp: of two cells with one timestamp the larger bytes
-//! win at every node, and since both begin with the version, all nodes agree on one of the two
-//! writes as a whole.
+//! each, big-endian); `entry` is the version and the value. The last write wins cell by cell there,
+//! and two gateways can write with the same timestamp: of two cells with one timestamp the larger
+//! bytes win at every node, and since both begin with the version, all nodes agree on one of the
+//! two writes as a whole.
 
 use bytes::Bytes;
 use store::remote::RemoteEntry;
