@@ -94,6 +94,32 @@ protobuf::enumeration! {
         Memory = 1,
         /// Entries are on disk, with a cache in memory.
         Disk = 2,
+        /// Entries are on a storage engine of several machines, on a server that was started for
+        /// one: there it is the only kind, and UNSPECIFIED means it.
+        Remote = 3,
+    }
+
+    /// What a REMOTE database promises. Fixed for its life.
+    pub enum RemotePromise = "pelton.v1.RemotePromise" {
+        /// The same as LINEARIZABLE.
+        Unspecified = 0,
+        /// Each request on one bucket takes effect at one moment between its start and its answer.
+        /// Conditions, versions, previous values, Append and Increment work.
+        Linearizable = 1,
+        /// Puts and Deletes without a condition reach a quorum of the nodes, and the one with the
+        /// later clock stays. What depends on what is stored is refused with FAILED_PRECONDITION.
+        Quorum = 2,
+    }
+
+    /// In which order Scan returns the keys of a REMOTE database. Fixed for its life.
+    pub enum RemoteOrder = "pelton.v1.RemoteOrder" {
+        /// The same as HASH.
+        Unspecified = 0,
+        /// By the bucket of the key, and by the key within it: each key once, in the same order
+        /// each time.
+        Hash = 1,
+        /// By the key.
+        Merged = 2,
     }
 
     /// The enum `DurabilityMode`.
@@ -132,14 +158,22 @@ protobuf::message! {
         5 quota_bytes: uint64,
         /// Largest value; 0 = the server's limit, which is also the highest that may be named.
         6 max_value_bytes: uint64,
+        /// REMOTE: what it promises.
+        7 promise: enumeration,
+        /// REMOTE: the order of its keys.
+        8 order: enumeration,
+        /// REMOTE: in how many parts its keys are divided by their hashes; 0 = 1024 with HASH, 16
+        /// with MERGED. At most 16384 with HASH, 64 with MERGED. ATOMIC batches and Transact change
+        /// one at a time, and writes to one contend.
+        9 buckets: uint32,
     }
 
     /// The message `CreateDatabaseRequest`.
     pub struct CreateDatabaseRequest<'a> = "pelton.v1.CreateDatabaseRequest" {
         /// INVALID_ARGUMENT for a wrong name or a combination that does not exist (DISK with
-        /// VOLATILE). UNIMPLEMENTED or FAILED_PRECONDITION for a durability or kind that this
-        /// server cannot give. RESOURCE_EXHAUSTED if there are too many databases (by default 1
-        /// 000).
+        /// VOLATILE, a promise without REMOTE). UNIMPLEMENTED or FAILED_PRECONDITION for a
+        /// durability or kind that this server cannot give. RESOURCE_EXHAUSTED if there are too
+        /// many databases (by default 1 000).
         1 database: message DatabaseDescription<'a>,
     }
 

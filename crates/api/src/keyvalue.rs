@@ -582,8 +582,9 @@ protobuf::message! {
 
     /// The message `ScanPage`.
     pub struct ScanPage<'a> = "pelton.v1.ScanPage" {
-        /// In order. A page ends before it exceeds 1 MiB, unless its first entry alone does; it
-        /// may be short, even empty, before the end of the range.
+        /// In order; of a REMOTE database in its own (RemoteOrder). A page ends before it exceeds 1
+        /// MiB, unless its first entry alone does; it may be short, even empty, before the end of
+        /// the range.
         1 entries: repeated message Entry<'a>,
         /// The view that this page was read from: it shows all commits up to this one.
         2 sequence: uint64,

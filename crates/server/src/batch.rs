@@ -56,7 +56,7 @@ pub(crate) struct TickBatch {
     /// Whose turn it is, if some of both wait.
     is_turn_of_request: bool,
     pub writes: WriteBatch,
-    /// Those to databases on disk: what they wait for, the others need not.
+    /// Those to databases on disk or elsewhere: what they wait for, the others need not.
     pub disk_writes: WriteBatch,
 }
 
@@ -75,7 +75,7 @@ impl TickBatch {
     /// Where the commits of a database go.
     #[inline]
     pub fn writes_to(&mut self, database: DatabaseId) -> &mut WriteBatch {
-        if self.writes.is_on_disk(database) {
+        if self.writes.is_outside_memory(database) {
             &mut self.disk_writes
         } else {
             &mut self.writes

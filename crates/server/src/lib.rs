@@ -49,6 +49,7 @@ mod peer_identity;
 mod plain;
 mod pulse;
 mod readers;
+mod remote_requests;
 mod replica;
 mod rpc_connection;
 mod settings;
@@ -56,6 +57,7 @@ mod slow_call_record;
 mod slow_calls;
 mod spans;
 mod storage;
+mod stored_identities;
 mod stream;
 mod tasks;
 #[cfg(test)]
@@ -78,7 +80,7 @@ use net::{
     THREAD_LIMITS,
 };
 use service::following::Following;
-use service::identities::{DrawToken, Identities, TokenKey, UsableBindings};
+use service::identities::{DrawToken, UsableBindings};
 use service::limits::{ANSWER_BYTES, ANSWER_BYTES_MAX};
 use service::rights::Rights;
 use service::services::greeting;
@@ -89,6 +91,7 @@ use store::backup::BackupRoot;
 use store::blob::BlobConfig;
 use store::descriptors::DescriptorPlan;
 use store::durable::{CommitLoop, CommitWaker, ConvertError, Durable, Mailbox, OpenError};
+use store::remote::{RemoteOpenError, RemoteStore};
 use store::{CreateError, FolderSecret, Kind, Refusal, Store};
 use wal::{Recovered, WriteError};
 
@@ -106,6 +109,7 @@ pub use crate::first_admin::{AskForToken, FirstAdmin, FirstAdminError};
 use crate::long_requests::LongRequests;
 pub use crate::pulse::{LoopTurns, Pulse};
 use crate::readers::{LoopReaders, Pool, Readers};
+use crate::remote_requests::RemoteRequests;
 pub use crate::replica::Replica;
 use crate::settings::LoopSettings;
 pub use crate::settings::{Detail, FailedCall, Log, SilentLog};
@@ -113,6 +117,7 @@ pub use crate::slow_call_record::{PhaseTimes, SlowCall, SlowCallKeys, SlowCallRu
 pub use crate::spans::{CallSpan, SampledShare, SpanMethod, SpanRule, SpanSink};
 use crate::storage::OpenStorage;
 pub use crate::storage::Storage;
+use crate::stored_identities::{identities, load_identities};
 use crate::tasks::{LoopTasks, StorageJobs, Tasks};
 use crate::wrong_tokens::WrongTokens;
 
@@ -183,6 +188,9 @@ pub enum StartError {
     /// The limits of the default database make no sense together.
     #[error("the default database cannot be made: {0}")]
     Database(CreateError),
+    /// The databases on an engine elsewhere cannot be used.
+    #[error("{0}")]
+    Remote(RemoteOpenError),
     /// The data folder cannot be used, or its log cannot be read.
     #[error("{0}")]
     Open(OpenError),
@@ -218,6 +226,7 @@ pub enum StartError {
 fn place(kind: Kind) -> &'static str {
     match kind {
         Kind::Memory => "in memory",
+        Kind::Remote(_) => "on a storage engine",
         _ => "on disk",
     }
 }
@@ -249,6 +258,8 @@ struct ServerParts {
     readers: Readers,
     /// Behind the durable databases.
     durable: Option<Arc<Durable>>,
+    /// The way to the databases, if they are elsewhere.
+    remote: Option<Arc<RemoteStore>>,
     tasks: Arc<Tasks>,
 }
 
@@ -265,6 +276,7 @@ pub fn start(mut config: ServerConfig) -> Result<Server, StartError> {
     let deferred_drop = DeferredDrop::start(Arc::clone(&config.log)).map_err(StartError::Thread)?;
     let OpenStorage {
         store,
+        remote,
         committer,
         recovered,
         blobs: blobs_found,
@@ -297,7 +309,8 @@ pub fn start(mut config: ServerConfig) -> Result<Server, StartError> {
     let (ask, bindings) = (config.first_admin.take(), config.bindings);
     let accepts_loss = config.storage.accepts_loss();
     let (time, log) = (Arc::clone(&config.time), Arc::clone(&config.log));
-    let parts = ServerParts::new(config, account, deferred_drop, readers, store, durable);
+    let stores = (store, durable, remote);
+    let parts = ServerParts::new(config, account, deferred_drop, readers, stores);
     loops.handle_signals().map_err(StartError::Signals)?;
     // Last of all: whoever has the token finds the server started.
     let (shared, durable) = (&parts.shared, parts.durable.as_deref());
@@ -400,7 +413,7 @@ impl Server {
     pub fn run(self) -> Result<RunEnd, ServeError> {
         let parts = self.parts;
         let (durable, tasks) = (parts.durable.clone(), Arc::clone(&parts.tasks));
-        let readers = parts.readers.clone();
+        let (readers, remote) = (parts.readers.clone(), parts.remote.clone());
         let (pulse, of_loops) = (self.pulse.clone(), self.pulse);
         let ended = self.loops.run(move |start| {
             of_loops.begin(start);
@@ -409,6 +422,9 @@ impl Server {
         });
         pulse.end();
         readers.stop();
+        if let Some(remote) = remote {
+            remote.backend().stop();
+        }
         // What the ends of uploads have left to do.
         self.blob_threads.stop();
         // What is large takes minutes, and the log is all that a start needs.
@@ -461,6 +477,7 @@ pub fn simulated(
 ) -> Result<Simulated<impl net::Handler>, StartError> {
     let OpenStorage {
         store,
+        remote,
         committer,
         recovered,
         blobs: _,
@@ -474,7 +491,8 @@ pub fn simulated(
     let mailbox = commit_loop.as_ref().map(register);
     let readers = Readers::Inline(store.clone());
     let account = Account::new(account_bytes(&config));
-    let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
+    let stores = (store, None, remote);
+    let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, stores);
     Ok(Simulated {
         shared: Arc::clone(&parts.shared),
         handler: parts.loop_handler_with(mailbox, waker, LoopRole::Connections),
@@ -486,46 +504,13 @@ pub fn simulated(
 /// Asks a loop for a tick, from any thread.
 type SharedWaker = Arc<dyn Fn() + Send + Sync>;
 
-/// Who may call, as the store knows them.
-fn identities(store: &Store, config: &ServerConfig) -> Identities {
-    // Without a secret of the folder there can be no tokens.
-    let secret = store.secret().copied().unwrap_or(config.secret);
-    let key = TokenKey::new(secret.bytes());
-    let identities = Identities::new(key, config.anonymous.clone());
-    let identities = identities.with_bindings(config.bindings);
-    load_identities(
-        &identities,
-        store,
-        store.clock_ms(config.time.wall_ms()),
-        &*config.log,
-    );
-    identities
-}
-
-/// Takes over what the store has of identities, and logs what is wrong with them, unless that was
-/// so before.
-pub(crate) fn load_identities(identities: &Identities, store: &Store, now_ms: u64, log: &dyn Log) {
-    match identities.load_news(store, now_ms) {
-        None | Some(Ok(0)) => {}
-        Some(Ok(unreadable)) => log.storage(&format!(
-            "{unreadable} tokens in the data folder make no sense and let nobody in: create them \
-             anew"
-        )),
-        Some(Err(why)) => log.storage(&format!(
-            "the tokens in the data folder let nobody in, since {why}: `pelton token revoke` \
-             removes one of them"
-        )),
-    }
-}
-
 impl ServerParts {
     fn new(
         config: ServerConfig,
         account: Arc<Account>,
         deferred_drop: DeferredDrop,
         readers: Readers,
-        store: Store,
-        durable: Option<Arc<Durable>>,
+        (store, durable, remote): (Store, Option<Arc<Durable>>, Option<Arc<RemoteStore>>),
     ) -> ServerParts {
         let http2 = settings::http2(&config);
         let buffered_limit = account_bytes(&config);
@@ -581,6 +566,7 @@ impl ServerParts {
             deferred_drop,
             readers,
             durable,
+            remote,
         }
     }
 
@@ -601,10 +587,16 @@ impl ServerParts {
         waker: SharedWaker,
         role: LoopRole,
     ) -> LoopHandler {
+        let remote = self.remote.as_ref().map(|remote| {
+            let looks = role != LoopRole::OneConnection;
+            let requests = RemoteRequests::new(Arc::clone(remote), Arc::clone(&waker), looks);
+            Box::new(requests)
+        });
         let parts = LoopParts {
             readers: LoopReaders::new(self.readers.clone(), Arc::clone(&waker)),
             deferred_drop: self.deferred_drop.clone(),
             mailbox,
+            remote,
             blobs: LoopBlobs::new(self.shared.store.blobs().cloned(), Arc::clone(&waker)),
             tasks: LoopTasks::new(Arc::clone(&self.tasks), Arc::clone(&waker)),
             waker,

@@ -469,3 +469,8 @@ pub const SLOW_CALL_KEY_BYTES: usize = 32;
 /// Characters of the name of a database that come into the slow-call log: callers may write there
 /// what they like.
 pub const SLOW_CALL_NAME_CHARACTERS: usize = 64;
+
+/// How often a loop looks which databases an engine has that keeps those of the server, and whether
+/// it serves, in milliseconds: what other servers make is found within this time, and a look costs
+/// a lock.
+pub const REMOTE_LOOK_MS: u64 = 500;

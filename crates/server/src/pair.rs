@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use net::{Closed, ConnectionId, Connections, Handler, Io, LoopConfig, Peer, PeerAddress};
 use service::identities::{DrawToken, Token, UsableBindings};
@@ -10,6 +11,7 @@ use service::rights::Rights;
 use service::{Code, Method, ServerInfo};
 use store::FolderSecret;
 use store::durable::Mailbox;
+use store::remote::RemoteBackend;
 use wire::grpc::{Metadata, TRACEPARENT};
 use wire::{Connection, Event, RequestHead, StreamKey};
 
@@ -257,6 +259,18 @@ impl Pair {
         pair
     }
 
+    /// A connection to a server whose databases are on an engine elsewhere, ready for calls.
+    pub fn elsewhere(backend: Arc<dyn RemoteBackend>) -> Pair {
+        let change = |config: &mut ServerConfig| {
+            let timeout = Duration::from_secs(10);
+            config.storage = Storage::Remote { backend, timeout };
+        };
+        let mut pair = Pair::with_config(None, LoopRole::Connections, change);
+        pair.accept(false);
+        pair.greet();
+        pair
+    }
+
     fn with_role(jobs: Option<Box<dyn Jobs>>, role: LoopRole) -> Pair {
         Pair::with_config(jobs, role, |_| ())
     }
@@ -272,9 +286,8 @@ impl Pair {
         let opening = storage::open(&config).expect("the limits make sense");
         let readers = Readers::Inline(opening.store.clone());
         let account = Account::new(account_bytes(&config));
-        let store = opening.store;
-        let mut parts =
-            ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
+        let stores = (opening.store, None, opening.remote);
+        let mut parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, stores);
         if let Some(jobs) = jobs {
             let time = Arc::clone(&clock) as Arc<dyn TimeSource>;
             parts.tasks = Tasks::new(jobs, time, Arc::clone(&log) as _);
@@ -304,7 +317,8 @@ impl Pair {
         let (log, clock) = (Arc::new(Keep::default()), Arc::new(Now::default()));
         let config = config(Arc::clone(&log) as _, Arc::clone(&clock) as _);
         let account = Account::new(account_bytes(&config));
-        let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, store, None);
+        let stores = (store, None, None);
+        let parts = ServerParts::new(config, account, DeferredDrop::Inline, readers, stores);
         let handler = parts.loop_handler_with(Some(mailbox), waker, LoopRole::Connections);
         let mut pair = Pair::new(&parts, handler, log, clock);
         pair.accept(false);

@@ -1,9 +1,12 @@
-//! Where a server keeps its data: in memory alone, or with a log in a data folder.
+//! Where a server keeps its data: in memory alone, with a log in a data folder, or on an engine
+//! elsewhere.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::durable::{ConvertError, Durable, DurableCommitter, Opened, StorageEvent, TreePlace};
+use store::remote::{RemoteBackend, RemoteStore};
 use store::tree::TreeError;
 use store::{
     DatabaseConfig, DatabaseId, DatabaseLimits, Durability, KeepLog, Kind, Store, StoreConfig,
@@ -39,6 +42,13 @@ pub enum Storage {
         /// What is kept of the log for those who watch.
         keep_log: KeepLog,
     },
+    /// On an engine elsewhere, which other servers use too.
+    Remote {
+        /// The way to it.
+        backend: Arc<dyn RemoteBackend>,
+        /// What it has for a request before that counts as not answered.
+        timeout: Duration,
+    },
 }
 
 impl Storage {
@@ -51,6 +61,8 @@ impl Storage {
 /// A store that is open.
 pub(crate) struct OpenStorage {
     pub store: Store,
+    /// The way to the databases, if they are elsewhere.
+    pub remote: Option<Arc<RemoteStore>>,
     /// Of the durable databases; whoever has it must run it.
     pub committer: Option<DurableCommitter>,
     /// What the log held.
@@ -71,12 +83,14 @@ pub(crate) fn open(config: &ServerConfig) -> Result<OpenStorage, StartError> {
             });
             return Ok(OpenStorage {
                 store: store.map_err(StartError::Database)?,
+                remote: None,
                 committer: None,
                 recovered: None,
                 blobs: None,
                 trees_set_aside: 0,
             });
         }
+        Storage::Remote { backend, timeout } => return open_remote(config, backend, *timeout),
         Storage::Folder {
             disk,
             log,
@@ -118,10 +132,30 @@ pub(crate) fn open(config: &ServerConfig) -> Result<OpenStorage, StartError> {
     }
     Ok(OpenStorage {
         store,
+        remote: None,
         committer: Some(committer),
         recovered: Some(recovered),
         blobs: Some(blobs),
         trees_set_aside,
+    })
+}
+
+/// Opens a store of databases on an engine elsewhere.
+fn open_remote(
+    config: &ServerConfig,
+    backend: &Arc<dyn RemoteBackend>,
+    timeout: Duration,
+) -> Result<OpenStorage, StartError> {
+    let store_config = store_config(config, Durability::Volatile);
+    let opened = RemoteStore::open(store_config, Arc::clone(backend), timeout);
+    let remote = opened.map_err(StartError::Remote)?;
+    Ok(OpenStorage {
+        store: remote.store().clone(),
+        remote: Some(remote),
+        committer: None,
+        recovered: None,
+        blobs: None,
+        trees_set_aside: 0,
     })
 }
 

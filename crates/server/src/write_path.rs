@@ -1,5 +1,6 @@
 //! The way of the writes of a loop: volatile ones to a committer that the loop runs itself, durable
-//! ones to the committer's thread, those to databases on disk by way of readers.
+//! ones to the committer's thread, those to databases on disk by way of readers; or to an engine
+//! elsewhere.
 
 use net::ConnectionId;
 use store::durable::Mailbox;
@@ -10,6 +11,7 @@ use crate::clock::LoopClock;
 use crate::deferred_drop::DeferredDrop;
 use crate::disk_writes::DiskWrites;
 use crate::readers::{LoopReaders, ReadAheadId};
+use crate::remote_requests::RemoteRequests;
 
 /// Where the writes of one loop go.
 pub(crate) struct WritePath {
@@ -19,22 +21,31 @@ pub(crate) struct WritePath {
     mailbox: Option<Mailbox>,
     /// The way to it for writes to databases on disk.
     disk_writes: DiskWrites,
+    /// To the engine that has the databases of the server, if that is elsewhere. Then there is no
+    /// mailbox.
+    remote: Option<Box<RemoteRequests>>,
     /// Kept between ticks, so that nothing is allocated anew.
     outcomes: Outcomes,
 }
 
 impl WritePath {
-    pub fn new(store: &Store, deferred_drop: DeferredDrop, mailbox: Option<Mailbox>) -> WritePath {
+    pub fn new(
+        store: &Store,
+        deferred_drop: DeferredDrop,
+        (mailbox, remote): (Option<Mailbox>, Option<Box<RemoteRequests>>),
+    ) -> WritePath {
         WritePath {
             committer: store.committer(),
             deferred_drop,
             mailbox,
             disk_writes: DiskWrites::default(),
+            remote,
             outcomes: Outcomes::new(),
         }
     }
 
-    /// Returns how many bytes wait for the committer, those of the tick's batch aside.
+    /// Returns how many bytes wait for the committer, those of the tick's batch aside. What an
+    /// engine elsewhere has is bounded there: it is refused, and nobody is held back.
     #[inline]
     pub fn waiting_bytes(&self) -> usize {
         let mailbox_bytes = (self.mailbox.as_ref()).map_or(0, |mailbox| mailbox.waiting_bytes());
@@ -72,6 +83,10 @@ impl WritePath {
         if let Some(mailbox) = &self.mailbox {
             mailbox.submit(&mut batch.writes);
             (self.disk_writes).send(&mut batch.disk_writes, readers, mailbox);
+        } else if let Some(remote) = &mut self.remote {
+            // Of the catalogue, and of keys.
+            remote.submit(&mut batch.writes);
+            remote.submit(&mut batch.disk_writes);
         }
     }
 
@@ -80,7 +95,13 @@ impl WritePath {
         match &self.mailbox {
             _ if left.is_empty() => {}
             Some(mailbox) => self.disk_writes.abandon(left, mailbox),
-            None => left.clear(),
+            None => {
+                for (_, tag) in left.drain(..) {
+                    if let Some(remote) = &mut self.remote {
+                        remote.abandon(tag);
+                    }
+                }
+            }
         }
     }
 
@@ -100,9 +121,19 @@ impl WritePath {
         }
     }
 
-    /// Returns when that is.
+    /// Returns when that is, or something is to be done for an engine elsewhere.
     pub fn retry_ns(&self) -> Option<u64> {
-        self.disk_writes.retry_ns()
+        match &self.remote {
+            None => self.disk_writes.retry_ns(),
+            Some(remote) => remote.next_tick_ns(),
+        }
+    }
+
+    /// Returns the requests to the engine that has the databases of the server, if that is
+    /// elsewhere.
+    #[inline]
+    pub fn remote(&mut self) -> Option<&mut RemoteRequests> {
+        self.remote.as_deref_mut()
     }
 
     /// Submits removals of what has expired, which nobody waits for.
@@ -120,7 +151,9 @@ impl WritePath {
 
     /// Returns whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.disk_writes.is_empty() && self.mailbox.as_ref().is_none_or(Mailbox::is_idle)
+        self.disk_writes.is_empty()
+            && self.mailbox.as_ref().is_none_or(Mailbox::is_idle)
+            && self.remote.as_ref().is_none_or(|remote| remote.is_idle())
     }
 
     /// Frees what is kept for the next tick.

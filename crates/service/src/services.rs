@@ -29,7 +29,7 @@ use crate::settings::ServiceSettings;
 use crate::status::Status;
 use crate::task::TaskNews;
 
-pub use crate::keyvalue::{database_gone, no_reader, not_read, reads_wait};
+pub use crate::keyvalue::{database_gone, no_reader, not_read, not_read_elsewhere, reads_wait};
 
 /// Makes [`ServiceCall`] of the table, and brings its steps to the state machine that it holds.
 macro_rules! services {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use store::backup::ReplicaCopy;
+use store::remote::Lack;
 use store::{DatabaseId, Kind};
 
 use crate::status::{Code, Status};
@@ -64,6 +65,8 @@ pub enum TaskRefusal {
     NoBackupRoot,
     /// The server keeps nothing, and so has no place for a database on disk.
     NoDataFolder,
+    /// Its databases are on an engine elsewhere, which cannot do it.
+    Lacks(Lack),
     /// The server is about to stop.
     Stopping,
 }
@@ -134,6 +137,7 @@ impl TaskRefusal {
                  database can be on disk; \
                  start it with --data DIR",
             ),
+            TaskRefusal::Lacks(lack) => Status::unimplemented(lack.to_string()),
             TaskRefusal::Stopping => Status::new(
                 Code::Unavailable,
                 "the server is about to stop; try again on another one, or later",

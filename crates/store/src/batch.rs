@@ -168,7 +168,7 @@ impl WriteBatch {
         let first = self.operations.len();
         let bytes_before = self.operations.bytes();
         // What is in it is looked up beforehand.
-        let wants_reads = whole == Whole::DropEmpty && self.know(database).is_on_disk;
+        let wants_reads = whole == Whole::DropEmpty && self.know(database).is_outside_memory;
         self.wants_reads |= wants_reads;
         let parts = OperationParts {
             key: name,
@@ -195,8 +195,8 @@ impl WriteBatch {
             is_abandoned: false,
             bytes: self.operations.bytes() - bytes_before,
         };
-        // Which databases there are is logged for all of them.
-        self.submit(record, self.store.has_log());
+        // Which databases there are is logged for all of them, or known by the engine that has all.
+        self.submit(record, self.store.has_log() || self.store.is_remote());
     }
 
     fn submit(&mut self, record: CommitRecord, is_logged: bool) {
@@ -234,10 +234,11 @@ impl WriteBatch {
         self.operations.held_bytes() + self.len() * size_of::<CommitRecord>()
     }
 
-    /// Whether a database is on disk, as far as it is known: it may have been converted just now.
+    /// Whether a database is on disk or elsewhere, as far as it is known: it may have been
+    /// converted just now.
     #[inline]
-    pub fn is_on_disk(&mut self, database: DatabaseId) -> bool {
-        self.know(database).is_on_disk
+    pub fn is_outside_memory(&mut self, database: DatabaseId) -> bool {
+        self.know(database).is_outside_memory
     }
 
     /// Whether some of the commits have to know what is on the device before they can be decided.
@@ -425,6 +426,16 @@ impl WriteBatch {
         Ok((name.map_err(|_| CreateError::BadName)?, config))
     }
 
+    /// Makes a batch of some operations of this one, by their places, that belong to no commit
+    /// there.
+    pub(crate) fn with_operations(&self, places: &[usize]) -> WriteBatch {
+        let mut part = self.next_batch();
+        for &place in places {
+            (part.operations).append_some(&self.operations, place..place + 1);
+        }
+        part
+    }
+
     /// The operations of all commits.
     pub(crate) fn operations(&self) -> &Operations {
         &self.operations
@@ -474,7 +485,7 @@ impl WriteBatch {
         let known = KnownDatabase {
             limits: config.limits,
             is_logged: config.durability != Durability::Volatile,
-            is_on_disk: config.kind == Kind::Disk,
+            is_outside_memory: config.kind != Kind::Memory,
             conversions,
         };
         self.known = Some((id, known));
@@ -494,7 +505,7 @@ fn is_abandoned(commit: &CommitRecord, tags: &[u64]) -> bool {
 struct KnownDatabase {
     limits: DatabaseLimits,
     is_logged: bool,
-    is_on_disk: bool,
+    is_outside_memory: bool,
     /// How many databases had been converted by then.
     conversions: u64,
 }
@@ -544,7 +555,7 @@ impl<'a> Commit<'a> {
         let hash = batch.hasher.hash(parts.key);
         // The lengths were checked against limits that fit in 32 bits.
         let record = (batch.operations).push(&parts, hash, self.list, self.message);
-        self.record.wants_reads |= self.known.is_on_disk && record.needs_state();
+        self.record.wants_reads |= self.known.is_outside_memory && record.needs_state();
         self.record.rewrites |= matches!(record.action, Action::Append);
         if matches!(operation, Operation::Clear) {
             self.record.whole = Some(Whole::Clear);

@@ -196,6 +196,21 @@ impl Catalogue {
         self.databases.insert(id, Arc::new(database));
     }
 
+    /// Adds a database under an id that somebody else has given it, or puts it in the place of the
+    /// one that has the id or the name.
+    pub(crate) fn put(&mut self, id: DatabaseId, database: Database) {
+        if let Some(older) = self.databases.get(&id) {
+            self.names.remove(&older.name);
+        }
+        self.next = self.next.max(id.0.saturating_add(1));
+        if let Some(other) = self.names.insert(database.name.clone(), id)
+            && other != id
+        {
+            self.databases.remove(&other);
+        }
+        self.databases.insert(id, Arc::new(database));
+    }
+
     /// Puts another one in the place of a database, of the same name.
     pub(crate) fn replace(&mut self, id: DatabaseId, database: Database) {
         debug_assert_eq!(self.find(&database.name), Some(id));
@@ -219,6 +234,27 @@ impl Catalogue {
         let database = self.databases.remove(&id).ok_or(DropError::Unknown)?;
         self.names.remove(&database.name);
         Ok(database)
+    }
+}
+
+/// The hidden index of blobs in lists of databases. No database can have this name.
+pub(crate) const BLOBS_NAME: &str = ".blobs";
+
+/// The hidden index of identities, likewise.
+pub(crate) const IDENTITIES_NAME: &str = ".identities";
+
+/// The hidden index of epochs and of the replicas that count, likewise.
+pub(crate) const REPLICAS_NAME: &str = ".replicas";
+
+/// A blob is there when it is on the device, whatever its database promises for other writes; and
+/// an identity is gone when its removal is.
+pub(crate) fn hidden_config(has_log: bool) -> DatabaseConfig {
+    DatabaseConfig {
+        durability: match has_log {
+            true => Durability::Synced,
+            false => Durability::Volatile,
+        },
+        ..DatabaseConfig::default()
     }
 }
 

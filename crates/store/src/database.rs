@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::blob::BlobUse;
 use crate::limits;
+use crate::remote_kind::{self, RemoteShape, ShapeError};
 use crate::tree;
 
 /// Where the index of a database lives.
@@ -15,6 +16,19 @@ pub enum Kind {
     Memory,
     /// On disk, in a tree, with a cache in memory. Never [volatile](Durability::Volatile).
     Disk,
+    /// On an engine elsewhere ([`remote`](crate::remote)), which has a durability of its own. In a
+    /// store of only such databases.
+    Remote(RemoteShape),
+}
+
+impl Kind {
+    /// How the database is made on an engine elsewhere. `None`: it is here.
+    pub fn remote(self) -> Option<RemoteShape> {
+        match self {
+            Kind::Remote(shape) => Some(shape),
+            Kind::Memory | Kind::Disk => None,
+        }
+    }
 }
 
 /// When a write to a database counts as done.
@@ -90,8 +104,14 @@ impl DatabaseConfig {
     /// The same for a database of another kind, with the limits that it can have.
     pub fn of_kind(self, kind: Kind) -> DatabaseConfig {
         let mut limits = self.limits;
-        if kind == Kind::Disk {
-            limits.key_bytes = limits.key_bytes.min(tree::limits::KEY_BYTES);
+        match kind {
+            Kind::Memory => {}
+            Kind::Disk => limits.key_bytes = limits.key_bytes.min(tree::limits::KEY_BYTES),
+            Kind::Remote(_) => {
+                limits.value_bytes = limits.value_bytes.min(remote_kind::limits::VALUE_BYTES);
+                limits.commit_bytes = limits.commit_bytes.min(remote_kind::limits::COMMIT_BYTES);
+                limits.key_bytes = limits.key_bytes.min(remote_kind::limits::KEY_BYTES);
+            }
         }
         DatabaseConfig {
             kind,
@@ -102,8 +122,10 @@ impl DatabaseConfig {
 
     /// Whether a store with or without a log, and with or without trees, can have such a database.
     pub(crate) fn check(&self, has_log: bool, has_trees: bool) -> Result<(), CreateError> {
-        if self.kind == Kind::Disk {
-            self.check_disk(has_trees)?;
+        match self.kind {
+            Kind::Memory => {}
+            Kind::Disk => self.check_disk(has_trees)?,
+            Kind::Remote(_) => return Err(CreateError::RemoteNotSupported),
         }
         if self.durability != Durability::Volatile && !has_log {
             return Err(CreateError::DurabilityNotSupported(self.durability));
@@ -139,10 +161,48 @@ impl DatabaseConfig {
         Ok(())
     }
 
-    /// As it is logged: a version, kind and durability, a byte each, five zeros; then, as
+    /// Whether a store of databases on an engine elsewhere can have such a database.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_remote(&self) -> Result<(), CreateError> {
+        let Kind::Remote(shape) = self.kind else {
+            return Err(CreateError::OnlyRemote);
+        };
+        shape.check().map_err(CreateError::BadShape)?;
+        // Its commits go the way of those that last.
+        if self.durability == Durability::Volatile {
+            return Err(CreateError::BadConfig);
+        }
+        let limits = &self.limits;
+        let bounds = [
+            (
+                "key_bytes",
+                limits.key_bytes,
+                remote_kind::limits::KEY_BYTES,
+            ),
+            (
+                "value_bytes",
+                limits.value_bytes,
+                remote_kind::limits::VALUE_BYTES,
+            ),
+            (
+                "commit_bytes",
+                limits.commit_bytes,
+                remote_kind::limits::COMMIT_BYTES,
+            ),
+        ];
+        match bounds.into_iter().find(|&(_, given, max)| given > max) {
+            None => Ok(()),
+            Some((name, _, max)) => Err(CreateError::LimitTooLarge { name, max }),
+        }
+    }
+
+    /// As it is logged: a version, kind and durability, a byte each, five zeros, of which an
+    /// engine elsewhere has the shape of a database in the first four; then, as
     /// little-endian numbers of eight bytes, the interval and the limits in the order of their
     /// fields.
-    pub(crate) fn encode(&self) -> [u8; CONFIG_BYTES] {
+    pub fn encode(&self) -> [u8; CONFIG_BYTES] {
         let (durability, interval_ms) = match self.durability {
             Durability::Volatile => (0, 0),
             Durability::Written => (1, 0),
@@ -152,7 +212,9 @@ impl DatabaseConfig {
         let kind = match self.kind {
             Kind::Memory => 0,
             Kind::Disk => 1,
+            Kind::Remote(_) => 2,
         };
+        let shape = self.kind.remote().map_or([0; 4], |shape| shape.encode());
         let limits = &self.limits;
         let numbers = [
             interval_ms,
@@ -165,26 +227,34 @@ impl DatabaseConfig {
         ];
         let mut bytes = [0; CONFIG_BYTES];
         bytes[..3].copy_from_slice(&[CONFIG_VERSION, kind, durability]);
+        bytes[3..7].copy_from_slice(&shape);
         for (place, number) in numbers.iter().enumerate() {
             bytes[8 + 8 * place..][..8].copy_from_slice(&number.to_le_bytes());
         }
         bytes
     }
 
+    /// The same for one that was logged: of a database that is here.
+    pub(crate) fn decode_logged(bytes: &[u8]) -> Option<DatabaseConfig> {
+        DatabaseConfig::decode(bytes).filter(|config| config.kind.remote().is_none())
+    }
+
     /// `None`: this is not a configuration that this version knows.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<DatabaseConfig> {
+    pub fn decode(bytes: &[u8]) -> Option<DatabaseConfig> {
         let bytes: &[u8; CONFIG_BYTES] = bytes.try_into().ok()?;
         let mut numbers = bytes[8..].chunks_exact(8).map(|number| {
             u64::from_le_bytes(number.try_into().expect("the chunks have this length"))
         });
         let mut number = || numbers.next().expect("there are as many as were encoded");
         let interval_ms = number();
-        let [CONFIG_VERSION, kind, durability, 0, 0, 0, 0, 0] = bytes[..8] else {
+        let [CONFIG_VERSION, kind, durability, ref shape @ .., 0] = bytes[..8] else {
             return None;
         };
+        let shape: [u8; 4] = shape.try_into().ok()?;
         let kind = match kind {
-            0 => Kind::Memory,
-            1 => Kind::Disk,
+            0 if shape == [0; 4] => Kind::Memory,
+            1 if shape == [0; 4] => Kind::Disk,
+            2 => Kind::Remote(RemoteShape::decode(shape)?),
             _ => return None,
         };
         let durability = match durability {
@@ -248,6 +318,21 @@ pub enum CreateError {
     /// A database on disk is never volatile.
     #[error("a database on disk cannot be volatile; choose another durability, or memory")]
     VolatileOnDisk,
+    /// This store keeps its databases itself.
+    #[error(
+        "a database on a storage engine needs a server that was started for one, and this server \
+         keeps its databases itself; use memory or disk (--kind memory, --kind disk)"
+    )]
+    RemoteNotSupported,
+    /// This store has its databases on an engine elsewhere.
+    #[error(
+        "this server has all its databases on a storage engine, and none in memory or on disk of \
+         its own; use remote (--kind remote)"
+    )]
+    OnlyRemote,
+    /// No database on an engine elsewhere can be like this.
+    #[error("{0}")]
+    BadShape(ShapeError),
     /// The configuration cannot be read.
     #[error("the configuration cannot be read")]
     BadConfig,

@@ -23,6 +23,18 @@ impl DatabaseId {
     /// ([`ReplicaSet`](crate::ReplicaSet)); no name leads to it.
     pub const REPLICAS: DatabaseId = DatabaseId(u32::MAX - 2);
 
+    /// A database of this number, which an engine elsewhere has given it. `None`: no database has
+    /// it.
+    pub fn of_number(number: u32) -> Option<DatabaseId> {
+        let id = DatabaseId(number);
+        (!id.is_hidden()).then_some(id)
+    }
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
     /// The hidden indexes, in order. All other ids are below them.
     pub(crate) const HIDDEN: [DatabaseId; 3] = [
         DatabaseId::REPLICAS,

@@ -41,7 +41,7 @@ impl Store {
                         let step = || index.defragment(&mut pass.cursor);
                         is_complete_after_slice(step, clock)
                     }
-                    Index::Tree(_) => true,
+                    Index::Tree(_) | Index::Remote(_) => true,
                 };
                 RwLockWriteGuard::unlock_fair(state);
                 if !is_complete {

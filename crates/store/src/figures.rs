@@ -1,6 +1,7 @@
 //! Figures of the databases of a store.
 
 use crate::database_id::DatabaseId;
+use crate::index::Index;
 use crate::store::Store;
 use crate::view::{IndexView, Statistics};
 
@@ -18,7 +19,25 @@ impl Store {
                 disk_bytes: tree.disk_bytes(),
                 sequence: tree.sequence(),
             }),
+            IndexView::Remote(_) => self.remote_statistics(id),
             IndexView::Gone => None,
         }
+    }
+
+    /// Figures of a database on an engine elsewhere, as that has last said.
+    fn remote_statistics(&self, id: DatabaseId) -> Option<Statistics> {
+        let database = self.find(id)?;
+        let state = database.state.read();
+        let Index::Remote(index) = &state.index else {
+            return None;
+        };
+        Some(Statistics {
+            entries: index.entries.unwrap_or(0),
+            content_bytes: 0,
+            expiring: 0,
+            memory_bytes: 0,
+            disk_bytes: index.disk_bytes.unwrap_or(0),
+            sequence: 0,
+        })
     }
 }

@@ -1,6 +1,7 @@
-//! Where the entries of a database are: in memory, or in a tree on the device.
+//! Where the entries of a database are: in memory, in a tree on the device, or elsewhere.
 
 use crate::memory::MemoryIndex;
+use crate::remote_kind::RemoteIndex;
 use crate::tree::TreeIndex;
 
 /// The index of one database.
@@ -15,6 +16,8 @@ pub(crate) enum Index {
     /// On the device. Readers take [views](TreeIndex::view), without the lock of the database; the
     /// one who changes it has the writer that belongs to it.
     Tree(TreeIndex),
+    /// On an engine elsewhere.
+    Remote(RemoteIndex),
 }
 
 impl Index {
@@ -28,7 +31,7 @@ impl Index {
     pub(crate) fn memory(&self) -> &MemoryIndex {
         match self {
             Index::Memory(index) => index,
-            Index::Tree(tree) => panic!("the database is on disk: {tree:?}"),
+            other => panic!("the database is not in memory: {other:?}"),
         }
     }
 
@@ -38,14 +41,14 @@ impl Index {
     pub(crate) fn memory_mut(&mut self) -> &mut MemoryIndex {
         match self {
             Index::Memory(index) => index,
-            Index::Tree(tree) => panic!("the database is on disk: {tree:?}"),
+            other => panic!("the database is not in memory: {other:?}"),
         }
     }
 
     /// The tree of a database on disk.
     pub(crate) fn tree(&self) -> Option<&TreeIndex> {
         match self {
-            Index::Memory(_) => None,
+            Index::Memory(_) | Index::Remote(_) => None,
             Index::Tree(tree) => Some(tree),
         }
     }
@@ -55,6 +58,7 @@ impl Index {
         match self {
             Index::Memory(index) => index.len() as u64,
             Index::Tree(tree) => tree.statistics().entries,
+            Index::Remote(remote) => remote.entries.unwrap_or(0),
         }
     }
 }

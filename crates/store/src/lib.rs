@@ -39,13 +39,13 @@
 //! | layer | modules |
 //! |---|---|
 //! | copies | `backup` |
-//! | commits | `volatile_committer` for volatile databases, `durable` for those with a log |
+//! | commits | `volatile_committer` for volatile databases, `durable` for those with a log, `remote` for those on an engine elsewhere |
 //! | decisions | `decide`, `effects`, `batch`, `read_before`, `apply`; `sweep`, `tree_sweep`, `blob_index`, whose commits remove what nobody needs; `defragment` |
 //! | views | `snapshot`, `read_view`, `watch`, `replica_reading`, `ordering` |
 //! | the store | `store`, which has the `catalogue` of all databases; `view` |
 //! | databases | `database`, `index`, `feed`, `garbage`; forms of commits: `record`, `operations`, `outcome` |
 //! | contents | `memory`, `tree`, `blob`: they know keys, values and ids, and no store |
-//! | basics | ids, operations, ranges, values, limits, the clock, budgets |
+//! | basics | ids, operations, ranges, values, limits, the clock, budgets; `remote_kind` |
 //!
 //! What a lower layer must know of a higher one comes as an argument. Methods of a type may stand
 //! in a higher module that they need, as [`Store::committer`] and [`blob::BlobStore::collect`] do.
@@ -70,6 +70,7 @@ pub mod durable;
 pub mod durations;
 pub mod limits;
 pub mod log;
+pub mod remote;
 pub mod snapshot;
 pub mod tree;
 
@@ -111,6 +112,7 @@ mod read_before;
 mod read_room;
 mod read_view;
 mod record;
+mod remote_kind;
 mod replica_reading;
 mod replica_set;
 mod reserve;

@@ -9,6 +9,7 @@ use crate::database::{CreateError, DropError};
 use crate::database_id::DatabaseId;
 use crate::limits;
 use crate::record::CommitRecord;
+use crate::remote_kind::{Lack, RemoteError};
 use crate::value::Value;
 use bytes::Bytes;
 
@@ -161,6 +162,18 @@ impl Outcomes {
                 self.shared.truncate(mark.shared);
             }
         }
+    }
+
+    /// Adds the outcome of an operation that another list has.
+    pub(crate) fn push_copy(&mut self, outcome: &OperationOutcome<'_>) {
+        let &OperationOutcome {
+            status,
+            before,
+            after,
+            counter,
+            value,
+        } = outcome;
+        self.push(status, before, after, counter, value);
     }
 
     /// Ends the outcomes of a commit.
@@ -501,9 +514,24 @@ pub enum Refusal {
     /// The database is being converted.
     #[error("the database is being converted; nothing was done; try again")]
     Converting,
+    /// The engine elsewhere that has the database came to nothing, or to something unknown.
+    #[error("{0}")]
+    Remote(RemoteError),
+    /// The database is on an engine elsewhere, which cannot do it.
+    #[error("{0}")]
+    Lacks(Lack),
     /// Whoever asked for it left before it was decided: nothing was done.
     #[error("the caller left before the request was carried out; nothing was done")]
     Abandoned,
+}
+
+impl From<RemoteError> for Refusal {
+    fn from(error: RemoteError) -> Refusal {
+        match error {
+            RemoteError::UnknownDatabase => Refusal::UnknownDatabase,
+            other => Refusal::Remote(other),
+        }
+    }
 }
 
 /// What became of one operation.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::range::{Direction, Range, ScanEnd};
 use crate::store::Store;
 use crate::tree::{
-    Fetch, Fetched, FetchedCall, FetchedView, NeedsBytes, NotFetched, ReadPlan, TreeError,
+    Fetch, Fetched, FetchedCall, FetchedView, NeedsBytes, NotFetched, ReadFailure, ReadPlan,
     TreeIndex,
 };
 use crate::value::Entry;
@@ -46,8 +46,8 @@ impl<'a> ReadView<'a> {
     /// What was fetched for a call.
     ///
     /// # Errors
-    /// If it could not be, as the tree is damaged or the device refused.
-    pub fn fetched(call: &FetchedCall<'a>) -> Result<ReadView<'a>, &'a TreeError> {
+    /// If it could not be, as the tree is damaged, or the device or an engine refused.
+    pub fn fetched(call: &FetchedCall<'a>) -> Result<ReadView<'a>, ReadFailure<'a>> {
         Ok(ReadView(ViewSource::Fetched(call.view()?)))
     }
 

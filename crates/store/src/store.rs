@@ -8,8 +8,10 @@ use parking_lot::{Mutex, RawRwLock, RwLock};
 
 use crate::acknowledged::Acknowledgements;
 use crate::blob::{BlobConfig, BlobStore, BlobUse};
-use crate::catalogue::{Catalogue, Database, State};
-use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Durability, Kind};
+use crate::catalogue::{
+    BLOBS_NAME, Catalogue, Database, IDENTITIES_NAME, REPLICAS_NAME, State, hidden_config,
+};
+use crate::database::{CreateError, DatabaseConfig, DatabaseLimits, DropError, Kind};
 use crate::database_id::DatabaseId;
 use crate::feed::{Feeds, LogTail};
 use crate::garbage::Garbage;
@@ -89,6 +91,8 @@ struct SharedStore {
     tree_sweep_schedule: TreeSweepSchedule,
     reserve: Reserve,
     has_log: bool,
+    /// All databases that have names are on an engine elsewhere.
+    is_remote: bool,
     /// Where databases on disk are.
     trees: Option<Trees>,
     /// Entries that wait to be freed.
@@ -146,6 +150,7 @@ impl Store {
             tree_sweep_schedule: TreeSweepSchedule::new(trees.is_some()),
             reserve: Reserve::unbounded(),
             has_log,
+            is_remote: false,
             trees,
             reclaiming_entries: AtomicU64::new(0),
             conversions: AtomicU64::new(0),
@@ -164,6 +169,24 @@ impl Store {
             store.set_secret(config.secret);
         }
         Ok(store)
+    }
+
+    /// Whether its databases are on an engine elsewhere.
+    #[inline]
+    pub fn is_remote(&self) -> bool {
+        self.shared.is_remote
+    }
+
+    /// Notes that its databases are on an engine elsewhere: nobody else has the store yet.
+    pub(crate) fn set_remote(&mut self) {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.is_remote = true;
+        }
+    }
+
+    /// What decides which databases there are.
+    pub(crate) fn catalogue(&self) -> &RwLock<Catalogue> {
+        &self.shared.catalogue
     }
 
     /// The database of a name; the default one has the empty name.
@@ -352,6 +375,7 @@ impl Store {
         let content = match &mut state.index {
             Index::Memory(index) => Garbage::of(index.take()),
             Index::Tree(tree) => Garbage::of_tree(tree.clone()),
+            Index::Remote(_) => Garbage::default(),
         };
         drop(state);
         database.end_feed();
@@ -460,7 +484,7 @@ impl Store {
     pub fn view(&self, id: DatabaseId) -> Option<View<'_>> {
         match self.index_view(id) {
             IndexView::Memory(view) => Some(view),
-            IndexView::Disk(_) | IndexView::Gone => None,
+            IndexView::Disk(_) | IndexView::Remote(_) | IndexView::Gone => None,
         }
     }
 
@@ -470,9 +494,10 @@ impl Store {
         let Some(state) = self.read_state(id) else {
             return IndexView::Gone;
         };
-        match state.index.tree() {
-            Some(tree) => IndexView::Disk(tree.clone()),
-            None => IndexView::Memory(View::new(state, self.history_id())),
+        match &state.index {
+            Index::Memory(_) => IndexView::Memory(View::new(state, self.history_id())),
+            Index::Tree(tree) => IndexView::Disk(tree.clone()),
+            Index::Remote(remote) => IndexView::Remote(remote.shape),
         }
     }
 
@@ -645,27 +670,6 @@ impl Store {
                 .memory_bytes
                 .fetch_add(new_bytes.wrapping_sub(old_bytes), Ordering::Relaxed);
         }
-    }
-}
-
-/// The hidden index of blobs in lists of databases. No database can have this name.
-const BLOBS_NAME: &str = ".blobs";
-
-/// The hidden index of identities, likewise.
-const IDENTITIES_NAME: &str = ".identities";
-
-/// The hidden index of epochs and of the replicas that count, likewise.
-const REPLICAS_NAME: &str = ".replicas";
-
-/// A blob is there when it is on the device, whatever its database promises for other writes; and
-/// an identity is gone when its removal is.
-fn hidden_config(has_log: bool) -> DatabaseConfig {
-    DatabaseConfig {
-        durability: match has_log {
-            true => Durability::Synced,
-            false => Durability::Volatile,
-        },
-        ..DatabaseConfig::default()
     }
 }
 

@@ -10,6 +10,7 @@ use parking_lot::lock_api::ArcRwLockReadGuard;
 use crate::catalogue::State;
 use crate::memory::PassedExpiry;
 use crate::range::{CountSlice, Direction, Range, ScanEnd};
+use crate::remote_kind::RemoteShape;
 use crate::tree::TreeIndex;
 use crate::value::Entry;
 
@@ -20,6 +21,8 @@ pub enum IndexView<'a> {
     Memory(View<'a>),
     /// On disk: a thread that may wait for the device [fetches](crate::tree::Fetch) them.
     Disk(TreeIndex),
+    /// On an engine elsewhere: [`remote`](crate::remote) has the way there.
+    Remote(RemoteShape),
     /// There is no such database (any more).
     Gone,
 }

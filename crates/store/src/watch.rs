@@ -33,6 +33,7 @@ impl Store {
             let present = match &state.index {
                 Index::Memory(_) => state.sequence,
                 Index::Tree(tree) => tree.sequence(),
+                Index::Remote(_) => return Err(WatchError::Elsewhere),
             };
             let is_logged = database.config.durability != Durability::Volatile;
             let log = self.log_tail().filter(|_| is_logged);

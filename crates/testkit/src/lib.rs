@@ -20,6 +20,8 @@ mod gzip;
 mod on_disk;
 mod on_failure;
 mod random;
+#[cfg(feature = "store")]
+mod remote_double;
 
 pub use corpus::replay_corpus;
 pub use folder::{Files, read_folder, write_folder};
@@ -28,6 +30,8 @@ pub use gzip::gzip_of_empty_blocks;
 pub use on_disk::store_on_disk;
 pub use on_failure::OnFailure;
 pub use random::{Bound, Random};
+#[cfg(feature = "store")]
+pub use remote_double::{RemoteDouble, RemoteDoubleCounts, RemoteFaults};
 
 use wal::disk::SimulatedDisk;
 

@@ -4,7 +4,7 @@ use crate::source::Tree;
 use crate::violation::Violation;
 
 /// The crates, their layers, and the lower crates that they must not know.
-const LAYERS: [(&str, u8, &[&str]); 14] = [
+const LAYERS: [(&str, u8, &[&str]); 15] = [
     ("pelton", 6, &[]),
     ("lab", 5, &[]),
     ("server", 4, &[]),
@@ -13,6 +13,7 @@ const LAYERS: [(&str, u8, &[&str]); 14] = [
     ("client", 3, &["service", "store"]),
     ("net", 2, &["wire", "api", "store"]),
     ("service", 2, &[]),
+    ("cassandra", 2, &[]),
     ("wire", 1, &[]),
     ("api", 1, &[]),
     ("store", 1, &[]),

@@ -41,9 +41,24 @@ pub struct CreateDatabaseArguments {
     #[arg(value_name = "NAME")]
     pub name: String,
 
-    /// Where its entries are
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = KindArgument::Memory)]
-    pub kind: KindArgument,
+    /// Where its entries are [default: memory; remote on a server whose databases are on a storage
+    /// engine]
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub kind: Option<NewKindArgument>,
+
+    /// Of a remote database: what it promises. Stays as it is [default: linearizable]
+    #[arg(long, value_name = "PROMISE", value_enum)]
+    pub promise: Option<PromiseArgument>,
+
+    /// Of a remote database: the order in which a scan returns its keys. Stays as it is [default:
+    /// hash]
+    #[arg(long, value_name = "ORDER", value_enum)]
+    pub order: Option<OrderArgument>,
+
+    /// Of a remote database: in how many parts its keys are divided; a request changes one of them
+    /// at once. Stays as it is [default: 1024 with hash, 16 with merged]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    pub buckets: Option<u16>,
 
     /// When a write is answered: synced, interval=TIME, written or volatile
     ///
@@ -89,6 +104,35 @@ pub enum KindArgument {
     Memory,
     /// on disk, with a cache in memory
     Disk,
+}
+
+/// Where the entries of a new database are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NewKindArgument {
+    /// all in memory
+    Memory,
+    /// on disk, with a cache in memory
+    Disk,
+    /// on a storage engine of several machines, if the server was started for one
+    Remote,
+}
+
+/// What a remote database promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PromiseArgument {
+    /// conditions, versions, append and increment work as on one machine
+    Linearizable,
+    /// plain puts and deletes reach a quorum, and the later clock wins
+    Quorum,
+}
+
+/// The order of the keys of a remote database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OrderArgument {
+    /// by the hashes of the keys
+    Hash,
+    /// by the keys
+    Merged,
 }
 
 impl From<KindArgument> for store::Kind {

@@ -42,7 +42,7 @@ pub use client_auth::ClientAuth;
 pub use credentials::{CredentialArguments, TOKEN_FILE_VARIABLE};
 pub use database::{
     ConvertDatabaseArguments, CreateDatabaseArguments, DatabaseCommand, DropDatabaseArguments,
-    KindArgument, ListDatabasesArguments,
+    KindArgument, ListDatabasesArguments, NewKindArgument, OrderArgument, PromiseArgument,
 };
 pub use forget_replicas::ForgetReplicasArguments;
 pub use lab::{AgentArguments, DiagnoseArguments, HistogramArguments, LabCommand, TapArguments};

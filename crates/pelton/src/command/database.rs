@@ -2,14 +2,15 @@
 
 use api::admin::{
     CreateDatabaseRequest, DatabaseDescription, DatabaseKind, DatabaseStatistics,
-    DropDatabaseRequest, DurabilityMode, ListDatabasesRequest,
+    DropDatabaseRequest, DurabilityMode, ListDatabasesRequest, RemoteOrder, RemotePromise,
 };
 use api::rpc::admin::{CreateDatabase, DropDatabase, ListDatabases};
 use serde_json::{Map, Value};
 
 use super::{Caller, say_miss, unreadable};
 use crate::arguments::{
-    CreateDatabaseArguments, DropDatabaseArguments, KindArgument, ListDatabasesArguments,
+    CreateDatabaseArguments, DropDatabaseArguments, ListDatabasesArguments, NewKindArgument,
+    OrderArgument, PromiseArgument,
 };
 use crate::durability::DurabilityArgument;
 use crate::exit::{Exit, Failure};
@@ -27,13 +28,26 @@ pub fn create_database(arguments: &CreateDatabaseArguments) -> Result<Exit, Fail
     let database = DatabaseDescription {
         name: &arguments.name,
         kind: match arguments.kind {
-            KindArgument::Memory => DatabaseKind::Memory.number(),
-            KindArgument::Disk => DatabaseKind::Disk.number(),
+            None => DatabaseKind::Unspecified.number(),
+            Some(NewKindArgument::Memory) => DatabaseKind::Memory.number(),
+            Some(NewKindArgument::Disk) => DatabaseKind::Disk.number(),
+            Some(NewKindArgument::Remote) => DatabaseKind::Remote.number(),
         },
         durability: durability.number(),
         interval_ms,
         quota_bytes: arguments.quota.map_or(0, |size| size.0),
         max_value_bytes: arguments.max_value.map_or(0, |size| size.0),
+        promise: match arguments.promise {
+            None => RemotePromise::Unspecified.number(),
+            Some(PromiseArgument::Linearizable) => RemotePromise::Linearizable.number(),
+            Some(PromiseArgument::Quorum) => RemotePromise::Quorum.number(),
+        },
+        order: match arguments.order {
+            None => RemoteOrder::Unspecified.number(),
+            Some(OrderArgument::Hash) => RemoteOrder::Hash.number(),
+            Some(OrderArgument::Merged) => RemoteOrder::Merged.number(),
+        },
+        buckets: arguments.buckets.unwrap_or(0).into(),
     };
     let database = Some(database);
     let request = CreateDatabaseRequest { database };
@@ -135,7 +149,7 @@ fn cells(statistics: &DatabaseStatistics<'_>) -> [String; COLUMNS.len()] {
         name => name,
     };
     // What a database on disk holds is an estimate, and its content is what its files take.
-    let (entries, content) = match is_on_disk(database) {
+    let (entries, content) = match !is_in_memory(database) {
         false => (
             statistics.entries.to_string(),
             people(statistics.content_bytes),
@@ -239,14 +253,33 @@ fn check(database: &DatabaseDescription<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_on_disk(database: &DatabaseDescription<'_>) -> bool {
-    database.kind == DatabaseKind::Disk.number()
+fn is_in_memory(database: &DatabaseDescription<'_>) -> bool {
+    !is_remote(database) && database.kind != DatabaseKind::Disk.number()
+}
+
+fn is_remote(database: &DatabaseDescription<'_>) -> bool {
+    database.kind == DatabaseKind::Remote.number()
 }
 
 fn kind(database: &DatabaseDescription<'_>) -> &'static str {
-    match is_on_disk(database) {
-        false => "memory",
-        true => "disk",
+    match DatabaseKind::from_number(database.kind) {
+        Some(DatabaseKind::Disk) => "disk",
+        Some(DatabaseKind::Remote) => "remote",
+        _ => "memory",
+    }
+}
+
+fn promise(database: &DatabaseDescription<'_>) -> &'static str {
+    match RemotePromise::from_number(database.promise) {
+        Some(RemotePromise::Quorum) => "quorum",
+        _ => "linearizable",
+    }
+}
+
+fn order(database: &DatabaseDescription<'_>) -> &'static str {
+    match RemoteOrder::from_number(database.order) {
+        Some(RemoteOrder::Merged) => "merged",
+        _ => "hash",
     }
 }
 
@@ -263,9 +296,19 @@ fn durability(database: &DatabaseDescription<'_>) -> DurabilityArgument {
     }
 }
 
-/// `memory, volatile, at most 1000000 bytes, values up to 4000000`
+/// `memory, volatile, at most 1000000 bytes, values up to 4000000`, or `remote, quorum, order hash,
+/// 1024 buckets, values up to 4000000`
 pub(super) fn describe(database: &DatabaseDescription<'_>) -> String {
-    let mut text = format!("{}, {}", kind(database), durability(database));
+    let mut text = match is_remote(database) {
+        false => format!("{}, {}", kind(database), durability(database)),
+        true => format!(
+            "{}, {}, order {}, {} buckets",
+            kind(database),
+            promise(database),
+            order(database),
+            database.buckets
+        ),
+    };
     if database.quota_bytes > 0 {
         text.push_str(&format!(", at most {}", bytes(database.quota_bytes)));
     }
@@ -286,4 +329,11 @@ fn insert_description(fields: &mut Map<String, Value>, database: &DatabaseDescri
         ("quota_bytes", database.quota_bytes.into()),
         ("max_value_bytes", database.max_value_bytes.into()),
     ]));
+    if is_remote(database) {
+        fields.extend(object([
+            ("promise", promise(database).into()),
+            ("order", order(database).into()),
+            ("buckets", database.buckets.into()),
+        ]));
+    }
 }

@@ -156,7 +156,7 @@ impl LoopHandler {
         self.state.load_late_identities();
     }
 
-    fn answer_writes(&mut self, connections: &mut dyn Connections, outcomes: &Outcomes) {
+    pub(super) fn answer_writes(&mut self, connections: &mut dyn Connections, outcomes: &Outcomes) {
         for outcome in outcomes.iter() {
             if outcome.database == DatabaseId::BLOBS {
                 self.state.context.blobs.settle(&outcome);
@@ -405,6 +405,10 @@ impl Handler for LoopHandler {
         self.serve_reads(connections);
         self.serve_long_reads(connections);
         self.handle_reader_results(connections);
+        if self.state.writes.remote().is_some() {
+            self.state.look_at_engine();
+            self.handle_remote_answers(connections);
+        }
         self.tell_of_blobs(connections);
         self.state.read_ahead_again();
         self.serve_writes(connections);

@@ -37,6 +37,7 @@ use crate::large_message_queue::LargeMessageQueue;
 use crate::limits;
 use crate::long_requests::{LongRequests, LoopLongRequests};
 use crate::readers::LoopReaders;
+use crate::remote_requests::RemoteRequests;
 use crate::rpc_connection::RpcConnection;
 use crate::settings::{Detail, LoopSettings};
 use crate::tasks::LoopTasks;
@@ -103,6 +104,8 @@ pub(crate) struct LoopParts {
     pub readers: LoopReaders,
     /// To the committer of the durable databases, if there are any.
     pub mailbox: Option<Mailbox>,
+    /// To the engine that has the databases of the server, if that is elsewhere.
+    pub remote: Option<Box<RemoteRequests>>,
     pub tasks: LoopTasks,
     pub blobs: LoopBlobs,
     pub wrong_tokens: Arc<WrongTokens>,
@@ -130,7 +133,7 @@ impl LoopState {
         LoopState {
             calls: CallTable::new(figures, &settings, long_requests),
             timers: Timers::default(),
-            writes: WritePath::new(store, parts.deferred_drop, parts.mailbox),
+            writes: WritePath::new(store, parts.deferred_drop, (parts.mailbox, parts.remote)),
             readers: parts.readers,
             damage_told_ns: None,
             role,

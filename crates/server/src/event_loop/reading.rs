@@ -1,8 +1,9 @@
 //! The reads of a tick: shown the index of a database in memory, or what was fetched of one on
-//! disk.
+//! disk or elsewhere.
 
 use net::{ConnectionId, Connections};
 use service::services::{no_reader, reads_wait};
+use store::remote::{RemoteDone, RemoteShape};
 use store::tree::{Fetch, Fetched, ReadPlan, TreeIndex};
 use store::{
     DatabaseId, IndexView, LogReadError, NextCommits, ReadView, ReplicaPiece, Store, View,
@@ -16,6 +17,7 @@ use crate::batch::{LongWork, TickRead, TickReads, are_of_one, jobs_of};
 use crate::call_id::CallId;
 use crate::limits;
 use crate::readers::{DoneRead, Full, ReadingConnection, WhyFull};
+use crate::remote_requests::RemoteRequests;
 use crate::watchers::{LogRead, ReplicaRead};
 
 impl LoopHandler {
@@ -34,6 +36,7 @@ impl LoopHandler {
             match store.index_view(first.database) {
                 IndexView::Memory(view) => self.serve_from_view(connections, &view, &reads, these),
                 IndexView::Disk(tree) => self.fetch(connections, &tree, &reads, these),
+                IndexView::Remote(shape) => self.fetch_elsewhere(shape, &reads, these),
                 IndexView::Gone => self.serve_all(connections, None, &reads, these),
             }
             rest = others;
@@ -133,6 +136,46 @@ impl LoopHandler {
                 if let Err(full) = asked {
                     self.refuse_reads(connections, &full);
                 }
+            }
+        }
+    }
+
+    /// Has an engine elsewhere read for calls.
+    #[cold]
+    fn fetch_elsewhere(&mut self, shape: RemoteShape, reads: &TickReads, these: &[TickRead]) {
+        let mut plan = ReadPlan::default();
+        for read in these {
+            let calls = &mut self.state.calls;
+            calls.set_reads_from(read.call, read.database);
+            calls.note_reading(&self.state.context, read.call);
+            calls.plan_read(read.call, reads.kept(read), &mut plan);
+        }
+        if let (Some(remote), Some(first)) = (self.state.writes.remote(), these.first()) {
+            remote.fetch(first.database, shape, &mut plan);
+        }
+    }
+
+    /// The same for the next slice of a long read.
+    #[cold]
+    fn fetch_slice_elsewhere(&mut self, (id, shape): (DatabaseId, RemoteShape), call: CallId) {
+        let mut plan = ReadPlan::default();
+        self.state.calls.plan_read(call, &[], &mut plan);
+        if let Some(remote) = self.state.writes.remote() {
+            remote.fetch(id, shape, &mut plan);
+        }
+    }
+
+    /// Brings calls the answers of an engine elsewhere, until their share of the tick is used up.
+    #[cold]
+    pub(super) fn handle_remote_answers(&mut self, connections: &mut dyn Connections) {
+        let until_ns = self.state.context.clock.read_ns() + limits::LONG_READS_PER_TICK_US * 1_000;
+        while let Some(done) = self.state.writes.remote().and_then(RemoteRequests::next) {
+            match done {
+                RemoteDone::Read(read) => self.deliver_fetched(connections, read.fetched()),
+                RemoteDone::Commit(outcomes) => self.answer_writes(connections, &outcomes),
+            }
+            if self.state.context.clock.read_ns() >= until_ns {
+                break;
             }
         }
     }
@@ -264,7 +307,8 @@ impl LoopHandler {
             match work {
                 LongWork::Read(database) => {
                     if self.is_in_order(&store, database, call, until_ns) {
-                        self.serve_long_read(connections, store.index_view(database), call);
+                        let index = store.index_view(database);
+                        self.serve_long_read(connections, (database, index), call);
                     } else {
                         self.read_long_later(database, call);
                         break;
@@ -308,7 +352,7 @@ impl LoopHandler {
     fn serve_long_read(
         &mut self,
         connections: &mut dyn Connections,
-        index: IndexView<'_>,
+        (id, index): (DatabaseId, IndexView<'_>),
         call: CallId,
     ) {
         let read_view = match &index {
@@ -317,6 +361,7 @@ impl LoopHandler {
             IndexView::Disk(tree) => {
                 return self.fetch_slice(connections, tree, call);
             }
+            IndexView::Remote(shape) => return self.fetch_slice_elsewhere((id, *shape), call),
         };
         self.with_call(connections, call, |state, rpc, io, call| {
             state.read(rpc, io, call, read_view.as_ref(), &[]);

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use net::Io;
 use service::identities::Unauthenticated;
-use service::services::{database_gone, not_read};
+use service::services::{database_gone, not_read, not_read_elsewhere};
 use service::{CallSteps, ResponseMemory, Responses, ServiceCall, Shared, Status};
-use store::tree::FetchedCall;
+use store::tree::{FetchedCall, ReadFailure};
 use store::{
     CommitOutcome, LogReadError, LogReading, NextCommits, ReadView, ReplicaPiece, ReplicaReading,
 };
@@ -120,10 +120,11 @@ impl LoopState {
                     rpc.deferred_reads.push(read, fetched.kept(), true);
                 }
             }
-            Err(why) => {
+            Err(ReadFailure::Tree(why)) => {
                 self.tell_damage(why);
                 self.end(rpc, io, id, not_read(why));
             }
+            Err(ReadFailure::Remote(why)) => self.end(rpc, io, id, not_read_elsewhere(why)),
         }
     }
 

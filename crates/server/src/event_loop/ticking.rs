@@ -3,6 +3,8 @@
 use std::fmt::Display;
 
 use service::identities::NEVER_MS;
+use service::serving::Serving;
+use store::remote::RemoteHealth;
 use store::tree::TreeError;
 use store::{Outcomes, ReadAhead, WriteBatch};
 
@@ -150,6 +152,34 @@ impl LoopState {
         context.blobs.collect(store, now_ms, writes);
         if store.begin_tree_sweep(now_ms) {
             self.readers.sweep(store);
+        }
+    }
+
+    /// Takes over how the engine is that has the databases of the server, if it is time to.
+    #[cold]
+    pub(super) fn look_at_engine(&mut self) {
+        let now_ns = self.context.clock.tick_ns();
+        let Some(health) = self.writes.remote().and_then(|remote| remote.look(now_ns)) else {
+            return;
+        };
+        let (registry, log) = (&self.shared.health, &self.context.settings.log);
+        let was_serving = registry.serving(b"") == Serving::Yes;
+        let is_serving = health == RemoteHealth::Serving;
+        if was_serving == is_serving || registry.is_stopping() {
+            return;
+        }
+        // Each loop looks, and so finds it in one of its next ticks.
+        registry.set_all(is_serving);
+        match health {
+            RemoteHealth::Serving => log.storage_recovered("the storage engine serves again"),
+            RemoteHealth::NoQuorum(why) => log.storage(&format!(
+                "the storage engine does not serve, and is tried again: too few of its nodes \
+                 answer: {why}"
+            )),
+            RemoteHealth::WrongSchema(why) => log.storage(&format!(
+                "the storage engine does not serve, and is tried again: its schema is another \
+                 one: {why}"
+            )),
         }
     }
 

@@ -10,6 +10,7 @@ use store::Store;
 use store::background::Background;
 use store::backup::{BackupError, BackupRoot, ReplicaCopyError};
 use store::durable::Durable;
+use store::remote::Lack;
 use store::snapshot::SnapshotError;
 use wal::disk::{Disk, is_full};
 
@@ -35,6 +36,13 @@ pub(crate) struct StorageJobs {
 
 impl Jobs for StorageJobs {
     fn refuse(&self, task: &Task) -> Option<TaskRefusal> {
+        if self.store.is_remote() {
+            return Some(TaskRefusal::Lacks(match task {
+                Task::Convert { .. } => Lack::Convert,
+                Task::Backup { .. } | Task::Snapshot => Lack::Backup,
+                Task::Copy => Lack::Replicas,
+            }));
+        }
         match task {
             Task::Convert { .. } if self.durable.is_none() => Some(TaskRefusal::NoDataFolder),
             _ if self.durable.is_none() => Some(TaskRefusal::NothingKept),

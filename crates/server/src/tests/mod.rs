@@ -11,6 +11,7 @@ mod logs;
 mod long_requests;
 mod orphans;
 mod peers;
+mod remote;
 mod replica_reads;
 mod shares;
 mod started;

@@ -13,6 +13,7 @@ mod identity_call;
 mod identity_change;
 mod last_admin;
 mod promotion;
+mod remote;
 mod replica_call;
 #[cfg(test)]
 mod replica_tests;
@@ -239,9 +240,10 @@ impl AdminCall {
         let wanted = request.database.unwrap_or_default();
         set_audited_database(wanted.name, "", actions);
         permission::check_database(Right::Admin, wanted.name, actions)?;
-        let modes = kind_of(&wanted).and_then(|kind| Ok((kind, mode_of(&wanted)?)));
-        let (kind, mode) = modes.map_err(|error| invalid(self.method, error))?;
         let store = &shared.store;
+        let kind = remote::kind_of(&wanted, store.is_remote());
+        let modes = kind.and_then(|kind| Ok((kind, mode_of(&wanted)?)));
+        let (kind, mode) = modes.map_err(|error| invalid(self.method, error))?;
         if store.database(wanted.name).is_some() {
             return answer_created(wanted.name, false, shared, actions);
         }
@@ -295,7 +297,10 @@ fn not_created(error: &CreateError) -> Status {
         CreateError::BadName => (Code::InvalidArgument, "field database.name: "),
         CreateError::LimitTooLarge { .. } => (Code::InvalidArgument, "field database: "),
         CreateError::VolatileOnDisk => (Code::InvalidArgument, "field database.durability: "),
-        CreateError::KindNotSupported => (Code::Unimplemented, "field database.kind: "),
+        CreateError::KindNotSupported | CreateError::RemoteNotSupported => {
+            (Code::Unimplemented, "field database.kind: ")
+        }
+        CreateError::BadShape(_) => (Code::InvalidArgument, "field database.buckets: "),
         CreateError::TooMany => (Code::ResourceExhausted, ""),
         CreateError::DurabilityNotSupported(_) => {
             (Code::Unimplemented, "field database.durability: ")
@@ -304,17 +309,6 @@ fn not_created(error: &CreateError) -> Status {
         _ => (Code::FailedPrecondition, ""),
     };
     Status::new(code, format!("{field}{error}"))
-}
-
-fn kind_of(wanted: &DatabaseDescription<'_>) -> Result<Kind, Invalid> {
-    match DatabaseKind::from_number(wanted.kind) {
-        Some(DatabaseKind::Unspecified | DatabaseKind::Memory) => Ok(Kind::Memory),
-        Some(DatabaseKind::Disk) => Ok(Kind::Disk),
-        None => Err(Invalid::rule(
-            "database.kind",
-            "is not a DatabaseKind that this version knows",
-        )),
-    }
 }
 
 fn mode_of(wanted: &DatabaseDescription<'_>) -> Result<DurabilityMode, Invalid> {
@@ -389,6 +383,7 @@ fn durability_of(mode: DurabilityMode, interval_ms: u32) -> Result<Durability, S
 /// A database in the words of the API.
 fn describe(info: &DatabaseInfo) -> DatabaseDescription<'_> {
     let config = &info.config;
+    let shape = config.kind.remote();
     let (durability, interval_ms) = match config.durability {
         Durability::Synced => (DurabilityMode::Synced, 0),
         Durability::Interval { ms } => (DurabilityMode::Interval, ms),
@@ -399,6 +394,7 @@ fn describe(info: &DatabaseInfo) -> DatabaseDescription<'_> {
         name: &info.name,
         kind: match config.kind {
             Kind::Memory => DatabaseKind::Memory.number(),
+            Kind::Remote(_) => DatabaseKind::Remote.number(),
             _ => DatabaseKind::Disk.number(),
         },
         durability: durability.number(),
@@ -408,6 +404,9 @@ fn describe(info: &DatabaseInfo) -> DatabaseDescription<'_> {
             quota_bytes => quota_bytes,
         },
         max_value_bytes: config.limits.value_bytes as u64,
+        promise: shape.map_or(0, |shape| remote::number_of_promise(shape.promise)),
+        order: shape.map_or(0, |shape| remote::number_of_order(shape.order)),
+        buckets: shape.map_or(0, |shape| shape.buckets.into()),
     }
 }
 

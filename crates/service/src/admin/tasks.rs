@@ -46,7 +46,7 @@ pub(super) fn begin_convert(
     let detail = match DatabaseKind::from_number(request.kind) {
         Some(DatabaseKind::Memory) => "to memory",
         Some(DatabaseKind::Disk) => "to disk",
-        Some(DatabaseKind::Unspecified) | None => "",
+        Some(DatabaseKind::Unspecified | DatabaseKind::Remote) | None => "",
     };
     set_audited_database(request.name, detail, actions);
     permission::check_database(Right::Admin, request.name, actions)?;
@@ -54,7 +54,7 @@ pub(super) fn begin_convert(
     let kind = match DatabaseKind::from_number(request.kind) {
         Some(DatabaseKind::Memory) => Kind::Memory,
         Some(DatabaseKind::Disk) => Kind::Disk,
-        Some(DatabaseKind::Unspecified) | None => {
+        Some(DatabaseKind::Unspecified | DatabaseKind::Remote) | None => {
             let broken = Invalid::rule("kind", "must be MEMORY or DISK");
             return Err(invalid(Method::AdminConvertDatabase, broken));
         }

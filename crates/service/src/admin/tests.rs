@@ -267,7 +267,7 @@ fn what_cannot_be_created_says_why() {
             &["database.durability", word],
         );
     }
-    for (kind, durability, word) in [(3, 1, "database.kind"), (1, 5, "database.durability")] {
+    for (kind, durability, word) in [(4, 1, "database.kind"), (1, 5, "database.durability")] {
         let unknown = DatabaseDescription {
             kind,
             durability,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use store::blob::{BlobStore, ContentReadError, NameError, UploadError, check_name, limits};
+use store::remote::Lack;
 use store::{DatabaseId, Durability};
 use wal::disk::is_full;
 
@@ -39,6 +40,7 @@ pub(crate) fn with_blobs(
             Code::FailedPrecondition,
             "field database: the database is volatile, and blobs are kept in databases that last",
         )),
+        None if shared.store.is_remote() => Err(Status::unimplemented(Lack::Blobs.to_string())),
         None => Err(Status::new(
             Code::FailedPrecondition,
             "this server keeps nothing (--durability volatile without --data), and blobs need a \

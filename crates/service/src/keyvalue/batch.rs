@@ -75,8 +75,11 @@ pub(super) fn begin(
             None => KeyValueState::Expecting(Method::Batch),
         });
     }
-    let is_on_disk = matches!(shared.store.index_view(database), IndexView::Disk(_));
-    let (max_answer_bytes, expected_bytes) = match is_on_disk {
+    let is_fetched = matches!(
+        shared.store.index_view(database),
+        IndexView::Disk(_) | IndexView::Remote(_)
+    );
+    let (max_answer_bytes, expected_bytes) = match is_fetched {
         true => {
             let bytes = bytes_to_fetch(&request, database, allowed_bytes, shared);
             (allowed_bytes, bytes)

@@ -38,7 +38,7 @@ pub(crate) use refuse::{
     awaits_replicas, check_key, find_database_of_blobs, find_database_of_drop_in, invalid,
     not_fetched, push_error, refusal,
 };
-pub use refuse::{database_gone, no_reader, not_read, reads_wait};
+pub use refuse::{database_gone, no_reader, not_read, not_read_elsewhere, reads_wait};
 use transact::Transact;
 use watch::Watch;
 

@@ -5,8 +5,9 @@ use std::ops::{Bound, ControlFlow};
 use api::keyvalue::{CountResponse, Entry as EntryMessage, KeyRange, Keys, ScanPage};
 use bytes::Bytes;
 use protobuf::writer;
+use store::remote::RemoteOrder;
 use store::tree::{NotFetched, PageRequest, ReadPlan};
-use store::{DatabaseId, Direction, Entry, Range, ReadView, ScanEnd, Value};
+use store::{DatabaseId, Direction, Entry, Range, ReadView, ScanEnd, Store, Value};
 
 use super::batch::point_of;
 use super::messages::{HistoryPoint, Invalid, decode_count, decode_scan};
@@ -28,6 +29,11 @@ const ENTRY_OVERHEAD_BYTES: usize = 6 + 6 + 11 + 11;
 pub(super) struct Rest {
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
+    /// The keys of the database are in the order of their hashes: what is behind a key may be below
+    /// it.
+    is_by_hash: bool,
+    /// With that, the key that the walk has passed.
+    passed: Option<Vec<u8>>,
 }
 
 impl Rest {
@@ -44,6 +50,21 @@ impl Rest {
         Rest {
             start: range.start.map(<[u8]>::to_vec),
             end: range.end.map(<[u8]>::to_vec),
+            is_by_hash: false,
+            passed: None,
+        }
+    }
+
+    /// The same in the order of a database.
+    fn in_order_of(self, database: DatabaseId, store: &Store) -> Rest {
+        let config = match store.is_remote() {
+            true => store.config(database),
+            false => None,
+        };
+        let shape = config.and_then(|config| config.kind.remote());
+        Rest {
+            is_by_hash: shape.is_some_and(|shape| shape.order == RemoteOrder::Hash),
+            ..self
         }
     }
 
@@ -66,7 +87,8 @@ impl Rest {
                 Bound::Unbounded => 0,
             }
         }
-        let bytes = 2 * (length(&self.start) + length(&self.end));
+        let passed_bytes = self.passed.as_ref().map_or(0, Vec::capacity);
+        let bytes = 2 * (length(&self.start) + length(&self.end) + passed_bytes);
         if bytes >= HELD_KEY_BYTES { bytes } else { 0 }
     }
 
@@ -90,6 +112,12 @@ impl Rest {
 
     /// The walk has passed `key`.
     fn pass(&mut self, key: &[u8], direction: Direction) {
+        if self.is_by_hash {
+            let passed = self.passed.get_or_insert_default();
+            passed.clear();
+            passed.extend_from_slice(key);
+            return;
+        }
         let bound = match direction {
             Direction::Forward => &mut self.start,
             Direction::Backward => &mut self.end,
@@ -140,7 +168,7 @@ impl Scan {
         let invalid = |invalid| refuse::invalid(Method::Scan, invalid);
         let (request, direction) = decode_scan(bytes).map_err(invalid)?;
         let database = refuse::find_database(Right::Read, request.database, shared, actions)?;
-        let mut rest = Rest::new(request.keys);
+        let mut rest = Rest::new(request.keys).in_order_of(database, &shared.store);
         if let Some(key) = request.start_after {
             if !rest.range().contains(key) {
                 return Err(invalid(Invalid::rule(
@@ -176,7 +204,7 @@ impl Scan {
             entries: self.left,
             bytes: SCAN_PAGE_BYTES,
         };
-        plan.page(&self.rest.range(), page);
+        plan.page_behind(&self.rest.range(), self.rest.passed.as_deref(), page);
     }
 
     /// Sends one page, and sees to it that the next one follows.

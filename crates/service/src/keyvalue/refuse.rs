@@ -4,6 +4,7 @@
 //! Every message says what was wrong, with what, and the numbers given and allowed.
 
 use protobuf::FieldFault;
+use store::remote::{Lack, RemoteError};
 use store::tree::TreeError;
 use store::{DatabaseId, Durability, Limit, PushError, Refusal};
 
@@ -126,6 +127,33 @@ pub fn not_read(why: &TreeError) -> Status {
     }
 }
 
+/// The end of a call that read from an engine elsewhere, which came to nothing.
+#[cold]
+pub fn not_read_elsewhere(why: RemoteError) -> Status {
+    refusal(why.into())
+}
+
+/// The code of a request to an engine elsewhere that came to nothing, or to something unknown.
+fn code_of_remote(error: RemoteError) -> Code {
+    match error {
+        RemoteError::OutcomeUnknown => Code::Unknown,
+        RemoteError::Refused => Code::FailedPrecondition,
+        RemoteError::Damaged => Code::DataLoss,
+        // Nothing was done, and it is safe to try again.
+        _ => Code::Unavailable,
+    }
+}
+
+/// What no database on an engine elsewhere can do.
+#[cold]
+pub(crate) fn lack(lack: Lack) -> Status {
+    let code = match lack.is_of_request() {
+        true => Code::FailedPrecondition,
+        false => Code::Unimplemented,
+    };
+    Status::new(code, lack.to_string())
+}
+
 /// The end of a call for which there was no place among those that wait for the device.
 #[cold]
 pub fn reads_wait() -> Status {
@@ -240,6 +268,8 @@ pub(crate) fn refusal(refusal: Refusal) -> Status {
         | Refusal::Converting => Code::Unavailable,
         Refusal::Abandoned => Code::Cancelled,
         Refusal::Damaged => Code::DataLoss,
+        Refusal::Remote(error) => code_of_remote(error),
+        Refusal::Lacks(what) => return lack(what),
         _ => Code::ResourceExhausted,
     };
     Status::new(code, refusal.to_string())
@@ -280,6 +310,22 @@ fn what_the_log_refuses_has_the_status_of_the_table() {
     assert_eq!(code(Refusal::NoFolder), Code::Unavailable);
     assert_eq!(code(Refusal::Abandoned), Code::Cancelled);
     assert_eq!(code(Refusal::UnknownDatabase), Code::NotFound);
+    for (error, expected) in [
+        (RemoteError::Busy { retry_ms: 1 }, Code::Unavailable),
+        (RemoteError::NoQuorum, Code::Unavailable),
+        (RemoteError::TimedOut, Code::Unavailable),
+        (RemoteError::Contended, Code::Unavailable),
+        (RemoteError::OutcomeUnknown, Code::Unknown),
+        (RemoteError::Refused, Code::FailedPrecondition),
+        (RemoteError::Damaged, Code::DataLoss),
+        (RemoteError::UnknownDatabase, Code::NotFound),
+    ] {
+        assert_eq!(code(error.into()), expected, "{error}");
+        assert_eq!(not_read_elsewhere(error).code(), expected, "{error}");
+    }
+    let parts = Lack::SeveralBuckets { first: 0, other: 1 };
+    assert_eq!(code(Refusal::Lacks(parts)), Code::FailedPrecondition);
+    assert_eq!(code(Refusal::Lacks(Lack::Clear)), Code::Unimplemented);
     let limit_bytes = 1;
     let too_much = Refusal::ReadsTooMuch { limit_bytes };
     assert_eq!(code(too_much), Code::ResourceExhausted);

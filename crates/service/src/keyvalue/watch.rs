@@ -13,6 +13,7 @@ use api::keyvalue::{
     ResumePoint, WatchResponse,
 };
 use protobuf::writer;
+use store::remote::Lack;
 use store::{
     ChangeKind, Entry, FeedChange, FeedCommit, LogReadError, LogReading, NextCommits, WatchError,
     Watcher,
@@ -581,6 +582,7 @@ fn check_history(history_id: &[u8], shared: &Shared) -> Result<(), Status> {
 fn refusal(error: WatchError) -> Status {
     match error {
         WatchError::Gone => refuse::database_gone(),
+        WatchError::Elsewhere => refuse::lack(Lack::Watch),
         WatchError::Lost { .. } | WatchError::Ahead { .. } => {
             Status::new(Code::OutOfRange, format!("{error}"))
         }

@@ -116,7 +116,7 @@ impl ContentCall {
         let request = ReadContentRequest::decode(bytes);
         let request = request.map_err(|error| malformed(Method::ReplicationReadContent, &error))?;
         let reading = shared.store.read_content(request.number);
-        let file = SentFile::new(reading.ok_or_else(keeps_nothing)?);
+        let file = SentFile::new(reading.ok_or_else(|| keeps_nothing(&shared.store))?);
         Ok(Box::new(ContentCall { file }))
     }
 
@@ -154,6 +154,7 @@ impl ContentCall {
 pub(super) fn unread(error: &WatchError) -> Status {
     match error {
         WatchError::Gone => Status::not_found("the file is not there any more"),
+        WatchError::Elsewhere => Status::unimplemented(error.to_string()),
         WatchError::Lost { .. } | WatchError::Ahead { .. } | WatchError::Unreadable(_) => {
             Status::new(Code::Unavailable, error.to_string())
         }

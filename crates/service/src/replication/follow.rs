@@ -83,7 +83,7 @@ impl FollowCall {
             return Err(Status::new(Code::FailedPrecondition, error.to_string()));
         }
         let place = shared.waiting.enter(actions.caller())?;
-        let follower = store.follow_log().ok_or_else(keeps_nothing)?;
+        let follower = store.follow_log().ok_or_else(|| keeps_nothing(store))?;
         let reading = follower.read_behind(request.sequence);
         let reading = reading.map_err(|why| {
             let code = match why {
@@ -266,6 +266,7 @@ fn unread(error: &WatchError) -> Status {
             Code::OutOfRange,
             "what comes next is not in the log of this server any more: a new copy is needed",
         ),
+        WatchError::Elsewhere => Status::unimplemented(error.to_string()),
         WatchError::Unreadable(_) => Status::new(
             Code::Unavailable,
             "the log cannot be read on, as the log of this server says",

@@ -11,7 +11,8 @@ mod follow;
 mod tests;
 
 use protobuf::DecodeError;
-use store::{LogReadError, ReplicaId, ReplicaPiece, ReplicaReading};
+use store::remote::Lack;
+use store::{LogReadError, ReplicaId, ReplicaPiece, ReplicaReading, Store};
 
 use crate::actions::{Administration, CallClock, ResponseMemory, Responses, SendRoom, Wakeups};
 use crate::call::{CallHead, CallSteps, PlanReads, Shared};
@@ -198,8 +199,12 @@ fn malformed(method: Method, error: &DecodeError) -> Status {
     Status::invalid_argument(format!("{}: {error}", method.path()))
 }
 
+/// A server without a log has nothing that could be followed.
 #[cold]
-fn keeps_nothing() -> Status {
+fn keeps_nothing(store: &Store) -> Status {
+    if store.is_remote() {
+        return Status::unimplemented(Lack::Replicas.to_string());
+    }
     Status::new(
         Code::FailedPrecondition,
         "this server keeps nothing (--durability volatile without --data): there is nothing to \

@@ -481,7 +481,7 @@ impl BackupMaking {
         match record.kind {
             _ if record.sequence <= self.base.sequence => {}
             RecordKind::DatabaseCreated => {
-                let config = DatabaseConfig::decode(record.value);
+                let config = DatabaseConfig::decode_logged(record.value);
                 let durability = config.map(|config| config.durability);
                 let is_volatile = durability == Some(Durability::Volatile);
                 self.databases.insert(record.database, is_volatile);

@@ -379,6 +379,7 @@ impl DurableCommitter {
             Some(Leftover::Older { index, .. } | Leftover::Unused(index)) => match index {
                 Index::Memory(content) => garbage.add(content),
                 Index::Tree(tree) => garbage.add_tree(tree),
+                Index::Remote(_) => {}
             },
             Some(Leftover::Unknown(tree)) => garbage.add_closed(tree),
         }

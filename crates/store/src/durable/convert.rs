@@ -79,7 +79,8 @@ fn convert(
     make_tree(begun.store(), id)?;
     let content = match kind {
         Kind::Disk => begun.begin_on_disk()?,
-        Kind::Memory => {
+        // Of another kind it cannot have become: that was looked at as the conversion began.
+        Kind::Memory | Kind::Remote(_) => {
             let begun = access.between_groups(move |committer, _| committer.begin_in_memory(id));
             begun.ok_or(ConvertError::Stopping)??
         }

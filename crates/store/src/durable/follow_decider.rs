@@ -82,7 +82,7 @@ impl GroupDecider {
     }
 
     fn follow_create(&mut self, record: &Record<'_>) -> Result<(), &'static str> {
-        let config = DatabaseConfig::decode(record.value);
+        let config = DatabaseConfig::decode_logged(record.value);
         let config = config.ok_or("it creates a database with a configuration of no sense")?;
         let name = std::str::from_utf8(record.key);
         let name = name.map_err(|_| "it creates a database with a name of no sense")?;

@@ -466,7 +466,7 @@ impl Grouped<'_> {
         used.check_growth(growth_bytes, &config.limits, &work.store)?;
         match config.kind {
             Kind::Memory => used.check_process(growth_bytes, &work.store),
-            Kind::Disk => Ok(()),
+            Kind::Disk | Kind::Remote(_) => Ok(()),
         }
     }
 

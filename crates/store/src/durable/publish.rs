@@ -70,6 +70,9 @@ impl Publisher {
                     match database.config.kind {
                         Kind::Memory => self.publish_run(&database, run, group, clock),
                         Kind::Disk => self.publish_tree(&database, run, group, trees),
+                        Kind::Remote(_) => {
+                            debug_assert!(false, "a store with a log has its databases here");
+                        }
                     }
                 }
             }

@@ -93,7 +93,7 @@ impl<'a> Replay<'a> {
         match record.kind {
             RecordKind::Mark => Ok(()),
             RecordKind::DatabaseCreated => {
-                let config = DatabaseConfig::decode(record.value);
+                let config = DatabaseConfig::decode_logged(record.value);
                 let config = config.ok_or(error("the configuration of a database"))?;
                 let name = std::str::from_utf8(record.key);
                 let name = name.map_err(|_| error("the name of a database"))?;
@@ -145,7 +145,7 @@ impl<'a> Replay<'a> {
                 };
                 self.trees.expect(id, generation);
             }
-            Kind::Memory => {
+            Kind::Memory | Kind::Remote(_) => {
                 if let Some(tree) = self.trees.take(id, record.sequence)
                     && let Err(error) = self.load(id, &tree)
                     && self.trees.lose(id, error)

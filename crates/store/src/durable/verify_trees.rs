@@ -89,7 +89,7 @@ impl NamedTrees {
             RecordKind::DatabaseCreated => {
                 let name = String::from_utf8_lossy(record.key);
                 self.names.insert(id, name.into_owned());
-                let config = DatabaseConfig::decode(record.value);
+                let config = DatabaseConfig::decode_logged(record.value);
                 if config.is_some_and(|config| config.kind == Kind::Disk) {
                     self.begin(generation, 0, true);
                 }
@@ -121,7 +121,7 @@ impl NamedTrees {
                 };
                 self.begin(generation, 0, false);
             }
-            Kind::Memory => {
+            Kind::Memory | Kind::Remote(_) => {
                 if let Some(tree) = self.trees.get_mut(&id) {
                     tree.is_retained = true;
                 }

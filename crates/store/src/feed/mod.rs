@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 
 use crate::database_id::DatabaseId;
 use crate::limits;
+use crate::remote_kind::Lack;
 use crate::value::Entry;
 use commit::Recorder;
 pub use commit::{ChangeKind, FeedChange, FeedCommit};
@@ -69,6 +70,9 @@ pub enum WatchError {
         /// The last commit that readers see.
         present: u64,
     },
+    /// The database is on an engine elsewhere, where others change it too.
+    #[error("{}", Lack::Watch)]
+    Elsewhere,
     /// The log, in which the changes are, cannot be read.
     #[error("the changes cannot be read from the log: {0}")]
     Unreadable(String),

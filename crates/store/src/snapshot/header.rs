@@ -127,7 +127,10 @@ impl SnapshotHeader {
             let (head, rest) = body.split_at_checked(DATABASE_BYTES)?;
             let name_len = usize::from(u16::from_le_bytes([head[4], head[5]]));
             let (config, mut rest) = rest.split_at_checked(DatabaseConfig::ENCODED_BYTES)?;
-            let (id, config) = (DatabaseId(u32_at(head, 0)), DatabaseConfig::decode(config)?);
+            let (id, config) = (
+                DatabaseId(u32_at(head, 0)),
+                DatabaseConfig::decode_logged(config)?,
+            );
             let mut tree = None;
             if config.kind == Kind::Disk {
                 let (sequence, behind) = rest.split_at_checked(8)?;

@@ -61,8 +61,10 @@ pub(crate) use arena::Arena;
 pub use check::TreeReport;
 pub(crate) use check::verify as verify_tree;
 pub use error::TreeError;
-pub(crate) use fetch::FetchedView;
-pub use fetch::{Fetch, Fetched, FetchedCall, NeedsBytes, NotFetched, PageRequest, ReadPlan};
+pub use fetch::{
+    Fetch, Fetched, FetchedCall, NeedsBytes, NotFetched, PageRequest, ReadFailure, ReadPlan,
+};
+pub(crate) use fetch::{FetchedView, FromElsewhere, PlannedRequest};
 pub use figures::{TreeStatistics, Trouble};
 pub(crate) use folder::Fate;
 pub use folder::{TreeConfig, Trees};

@@ -56,10 +56,16 @@ fn a_batch_knows_that_a_database_was_converted() {
     let mut batch = made.store.write_batch();
     let operation = put_if(b"key", b"value", Condition::Absent);
     for kind in [Kind::Memory, Kind::Disk, Kind::Memory, Kind::Disk] {
-        assert_eq!(batch.is_on_disk(DatabaseId::DEFAULT), kind == Kind::Memory);
+        assert_eq!(
+            batch.is_outside_memory(DatabaseId::DEFAULT),
+            kind == Kind::Memory
+        );
         let converted = (made.commit_loop).convert(DatabaseId::DEFAULT, kind, &mut clock);
         converted.expect("an empty database is converted");
-        assert_eq!(batch.is_on_disk(DatabaseId::DEFAULT), kind == Kind::Disk);
+        assert_eq!(
+            batch.is_outside_memory(DatabaseId::DEFAULT),
+            kind == Kind::Disk
+        );
         let mut commit = batch.begin(0, DatabaseId::DEFAULT, Mode::Atomic);
         commit.push(&operation).expect("it is small");
         commit.submit();

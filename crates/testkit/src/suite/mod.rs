@@ -6,9 +6,13 @@
 mod cases;
 mod model;
 mod property;
+mod remote;
+mod remote_bench;
 mod view;
 
 pub use property::run_property;
+pub use remote::{MakeRemote, remote_config, run_remote};
+pub use remote_bench::{GatheredAnswers, RemoteBench, RemoteTarget};
 pub use view::SuiteView;
 
 use std::time::Instant;

@@ -502,7 +502,7 @@ fn random_range<'w>(random: &mut Random, words: &'w Words) -> Range<'w> {
     }
 }
 
-fn seen(outcome: &CommitOutcome<'_>) -> ExpectedCommit {
+pub(super) fn seen(outcome: &CommitOutcome<'_>) -> ExpectedCommit {
     let operations = outcome.operations().map(|operation| Expected {
         status: operation.status,
         before: operation.before,

@@ -95,7 +95,10 @@ impl GetMulti {
         let database = target(request.dbm_index, Right::Read, shared, actions)?.id;
         let keys = keys_of(method, &request)?;
         keys.iter().try_for_each(|key| keyvalue::check_key(key))?;
-        let is_on_disk = matches!(shared.store.index_view(database), IndexView::Disk(_));
+        let is_on_disk = matches!(
+            shared.store.index_view(database),
+            IndexView::Disk(_) | IndexView::Remote(_)
+        );
         let limits = shared.store.limits(database).unwrap_or_default();
         let are_many = keys.len() > TKRZW_READ_SLICE_KEYS;
         let claimed_bytes_per_key = match (is_on_disk, are_many) {

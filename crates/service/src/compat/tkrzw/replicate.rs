@@ -308,6 +308,7 @@ impl Replicate {
                     self.timestamp
                 ),
             ),
+            WatchError::Elsewhere => Status::unimplemented(error.to_string()),
             WatchError::Unreadable(_) => Status::new(
                 Code::Unavailable,
                 "the log cannot be read on, as the log of this server says",

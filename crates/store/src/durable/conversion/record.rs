@@ -26,7 +26,7 @@ impl Converted {
             [] => None,
             rest => Some(u64::from_le_bytes(rest.try_into().ok()?)),
         };
-        let config = DatabaseConfig::decode(config)?;
+        let config = DatabaseConfig::decode_logged(config)?;
         Some(Converted {
             config,
             tree_sequence,
@@ -65,6 +65,6 @@ mod tests {
             config,
             tree_sequence: Some(7),
         };
-        assert_eq!(DatabaseConfig::decode(&now.encode()), None);
+        assert_eq!(DatabaseConfig::decode_logged(&now.encode()), None);
     }
 }

@@ -11,6 +11,7 @@ use lsm_tree::Slice;
 use super::plan::{PageRequest, PlannedRead, ReadPlan};
 use crate::limits;
 use crate::range::{Direction, Range, ScanEnd};
+use crate::remote_kind::{RemoteEntry, RemoteError};
 use crate::tree::error::TreeError;
 use crate::tree::key::given;
 use crate::tree::limits::{DETACHED_BYTES, KEY_BYTES, LARGE_BLOCK_BYTES};
@@ -53,6 +54,8 @@ pub(super) enum Prefetched {
     },
     /// Nothing could be read.
     Failed(Arc<TreeError>),
+    /// The engine that has the database came to nothing.
+    Refused(RemoteError),
 }
 
 /// Where a page ends.
@@ -77,6 +80,8 @@ enum FetchedValue {
     Stored { bytes: Slice, head: usize },
     /// Large: handed on without a copy by the loop.
     Shared(Bytes),
+    /// As it came from elsewhere.
+    Small(Bytes),
     /// Not planned: a page of keys only.
     LeftOut,
 }
@@ -148,7 +153,9 @@ impl FetchedEntry {
         // Where nothing else keeps the block, which may be large, its key does not either.
         let key = match value {
             FetchedValue::Stored { .. } => key.clone(),
-            FetchedValue::Shared(_) | FetchedValue::LeftOut => Slice::new(key),
+            FetchedValue::Shared(_) | FetchedValue::Small(_) | FetchedValue::LeftOut => {
+                Slice::new(key)
+            }
         };
         Ok(FetchedEntry {
             key,
@@ -156,6 +163,20 @@ impl FetchedEntry {
             version: decoded.version,
             expires_ms: decoded.expires_ms,
         })
+    }
+
+    /// An entry that was read elsewhere. A value is handed on without a copy from so many bytes on.
+    pub(super) fn from_elsewhere(key: &[u8], entry: RemoteEntry, shared_bytes: usize) -> Self {
+        let value = match entry.value.len() >= shared_bytes {
+            true => FetchedValue::Shared(entry.value),
+            false => FetchedValue::Small(entry.value),
+        };
+        FetchedEntry {
+            key: Slice::new(key),
+            value,
+            version: entry.version,
+            expires_ms: entry.expires_ms,
+        }
     }
 
     /// Lets go of the block that a small entry is a part of, which may be a large one.
@@ -172,6 +193,7 @@ impl FetchedEntry {
         match &self.value {
             FetchedValue::Stored { bytes, head } => Value::Inline(&bytes[*head..]),
             FetchedValue::Shared(bytes) => Value::Shared(bytes),
+            FetchedValue::Small(bytes) => Value::Inline(bytes),
             FetchedValue::LeftOut => Value::Inline(&[]),
         }
     }
@@ -256,11 +278,13 @@ impl<'a> FetchedCall<'a> {
     /// What the call is shown.
     ///
     /// # Errors
-    /// If the tree is damaged, or the device refused.
-    pub(crate) fn view(&self) -> Result<FetchedView<'a>, &'a TreeError> {
+    /// If the tree is damaged, or the device or an engine refused.
+    pub(crate) fn view(&self) -> Result<FetchedView<'a>, ReadFailure<'a>> {
         let prefetched = &self.fetched.calls[self.place];
-        if let Prefetched::Failed(why) = prefetched {
-            return Err(why);
+        match prefetched {
+            Prefetched::Failed(why) => return Err(ReadFailure::Tree(why)),
+            Prefetched::Refused(why) => return Err(ReadFailure::Remote(*why)),
+            _ => {}
         }
         Ok(FetchedView {
             fetched: self.fetched,
@@ -269,6 +293,15 @@ impl<'a> FetchedCall<'a> {
             next: Cell::new(0),
         })
     }
+}
+
+/// Why nothing was fetched for a call.
+#[derive(Clone, Copy, Debug)]
+pub enum ReadFailure<'a> {
+    /// The tree is damaged, or the device refused.
+    Tree(&'a TreeError),
+    /// The engine that has the database came to nothing.
+    Remote(RemoteError),
 }
 
 /// A call looked at something that it had not planned.
@@ -324,6 +357,7 @@ impl<'a> FetchedView<'a> {
             PlannedRead::Page {
                 range: planned,
                 page,
+                ..
             },
         ) = (self.prefetched, self.read)
         else {

@@ -6,6 +6,7 @@
 //! no lock.
 
 mod cached;
+mod elsewhere;
 mod fetched;
 mod plan;
 
@@ -16,9 +17,11 @@ use std::fmt;
 use std::ops::{ControlFlow, Range as IndexRange};
 use std::sync::Arc;
 
-pub use fetched::{Fetched, FetchedCall, NotFetched};
+pub(crate) use elsewhere::FromElsewhere;
+pub use fetched::{Fetched, FetchedCall, NotFetched, ReadFailure};
 pub(crate) use fetched::{FetchedEntry, FetchedView};
 use fetched::{PageEnd, Prefetched};
+pub(crate) use plan::PlannedRequest;
 use plan::{PageRequest as Page, PlannedRead};
 pub use plan::{PageRequest, ReadPlan};
 
@@ -156,7 +159,7 @@ impl Run<'_> {
         let prefetched = match read {
             PlannedRead::Nothing => Ok(Prefetched::Nothing),
             PlannedRead::Keys { keys, value_bytes } => self.keys(keys.clone(), *value_bytes),
-            PlannedRead::Page { range, page } => self.page(&self.plan.range(range), page),
+            PlannedRead::Page { range, page, .. } => self.page(&self.plan.range(range), page),
             PlannedRead::Count {
                 range,
                 rows,

@@ -35,12 +35,35 @@ pub(super) enum PlannedRead {
     /// Entries of a range, one after the other.
     Page {
         range: StoredRange,
+        /// A key that the walk has passed, where the range does not say it.
+        passed: Option<IndexRange<usize>>,
         page: PageRequest,
     },
     /// How many entries a range has.
     Count {
         range: StoredRange,
         rows: u32,
+        may_estimate: bool,
+    },
+}
+
+/// What one call plans, for a database that is read elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) enum PlannedRequest<'a> {
+    /// See [`ReadPlan::keys`].
+    Keys {
+        keys: Vec<&'a [u8]>,
+        value_bytes: usize,
+    },
+    /// See [`ReadPlan::page_behind`].
+    Page {
+        range: Range<'a>,
+        passed: Option<&'a [u8]>,
+        page: PageRequest,
+    },
+    /// See [`ReadPlan::count`].
+    Count {
+        range: Range<'a>,
         may_estimate: bool,
     },
 }
@@ -96,8 +119,19 @@ impl ReadPlan {
 
     /// The call will scan a part of a range.
     pub fn page(&mut self, range: &Range<'_>, page: PageRequest) {
+        self.page_behind(range, None, page);
+    }
+
+    /// The same for a database whose keys are in another order than their own: the walk over the
+    /// range has passed this key, and what comes behind it may be below it.
+    pub fn page_behind(&mut self, range: &Range<'_>, passed: Option<&[u8]>, page: PageRequest) {
         let range = self.keep_range(range);
-        self.plan_read(PlannedRead::Page { range, page });
+        let passed = passed.map(|key| self.keep(key));
+        self.plan_read(PlannedRead::Page {
+            range,
+            passed,
+            page,
+        });
     }
 
     /// The call will count a part of a range: at most `rows` entries, but at least one.
@@ -156,6 +190,51 @@ impl ReadPlan {
     /// The tags of all calls.
     pub fn tags(&self) -> impl Iterator<Item = u64> {
         self.calls.iter().map(|call| call.tag)
+    }
+
+    /// What the call at a place plans, for a database that is read elsewhere.
+    pub(crate) fn request(&self, call: usize) -> PlannedRequest<'_> {
+        match &self.calls[call].read {
+            PlannedRead::Nothing => PlannedRequest::Keys {
+                keys: Vec::new(),
+                value_bytes: 0,
+            },
+            PlannedRead::Keys { keys, value_bytes } => PlannedRequest::Keys {
+                keys: keys.clone().map(|place| self.key_at(place)).collect(),
+                value_bytes: *value_bytes,
+            },
+            PlannedRead::Page {
+                range,
+                passed,
+                page,
+            } => PlannedRequest::Page {
+                range: self.range(range),
+                passed: passed.clone().map(|passed| &self.bytes[passed]),
+                page: *page,
+            },
+            PlannedRead::Count {
+                range,
+                may_estimate,
+                ..
+            } => PlannedRequest::Count {
+                range: self.range(range),
+                may_estimate: *may_estimate,
+            },
+        }
+    }
+
+    /// Returns what the read of the call at a place takes before it is done: the bytes of its keys,
+    /// and those that it is expected to bring, where a value is expected to have so many.
+    pub(crate) fn expected_bytes(&self, call: usize, value_bytes: usize) -> (usize, usize) {
+        match &self.calls[call].read {
+            PlannedRead::Nothing => (0, 0),
+            PlannedRead::Keys { keys, .. } => {
+                let key_bytes = keys.clone().map(|place| self.key_at(place).len());
+                (key_bytes.sum(), keys.len().saturating_mul(value_bytes))
+            }
+            PlannedRead::Page { page, .. } => (0, page.bytes),
+            PlannedRead::Count { .. } => (0, 0),
+        }
     }
 
     fn plan_read(&mut self, read: PlannedRead) {

@@ -1,0 +1,50 @@
+//! What a failure of the engine is for a caller.
+
+use store::remote::RemoteError;
+
+use crate::failure::{EngineFailure, FailureCause};
+use crate::limits;
+
+/// Returns what a failed read is for its caller: nothing was done in any case.
+pub(crate) fn error_of_read(failure: &EngineFailure) -> RemoteError {
+    match failure.cause {
+        FailureCause::NoQuorum | FailureCause::Unreachable => RemoteError::NoQuorum,
+        FailureCause::TimedOut => RemoteError::TimedOut,
+        FailureCause::Overloaded => RemoteError::Busy {
+            retry_ms: limits::RETRY_MS,
+        },
+        FailureCause::Refused => RemoteError::Refused,
+    }
+}
+
+/// Returns what a failed write is for its caller.
+pub(crate) fn error_of_write(failure: &EngineFailure) -> RemoteError {
+    match failure.may_have_happened {
+        true => RemoteError::OutcomeUnknown,
+        false => error_of_read(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAUSES: [FailureCause; 5] = [
+        FailureCause::NoQuorum,
+        FailureCause::TimedOut,
+        FailureCause::Overloaded,
+        FailureCause::Unreachable,
+        FailureCause::Refused,
+    ];
+
+    #[test]
+    fn a_write_that_may_have_happened_is_unknown_whatever_its_cause() {
+        for cause in CAUSES {
+            let mut failure = EngineFailure::unsent(cause, "");
+            assert!(error_of_write(&failure).is_of_nothing_done(), "{cause:?}");
+            failure.may_have_happened = true;
+            assert_eq!(error_of_write(&failure), RemoteError::OutcomeUnknown);
+            assert!(error_of_read(&failure).is_of_nothing_done());
+        }
+    }
+}
