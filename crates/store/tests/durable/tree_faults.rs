@@ -439,7 +439,7 @@ fn the_second_time_is_as_the_first() {
         let other = client.id("other");
         for turn in 0..2u8 {
             for kind in [Kind::Disk, Kind::Memory] {
-                let key = [turn, kind as u8];
+                let key = [turn, u8::from(kind == Kind::Disk)];
                 assert_eq!(client.commit(other, &[put(&key, b"before")]), APPLIED);
                 let before = state_of(&client.made.store);
                 let report = client
