@@ -70,7 +70,11 @@ fn prefetched(
         }
         (PlannedRead::Page { page, .. }, FromElsewhere::Page { rows, passed }) => {
             let entry = |(key, entry): (Vec<u8>, RemoteEntry)| {
-                Some(FetchedEntry::from_elsewhere(&stored(&key), entry, page.bytes))
+                Some(FetchedEntry::from_elsewhere(
+                    &stored(&key),
+                    entry,
+                    page.bytes,
+                ))
             };
             entries.extend(rows.into_iter().map(entry));
             Prefetched::Page {
