@@ -1,5 +1,5 @@
-"""Pages of the reports of the lab and of loads: each of them is whole by itself, and a browser draws it, narrow and
-wide, without a complaint."""
+"""Pages of the reports of the lab and of loads: each of them is whole by itself, and a browser
+draws it, narrow and wide, without a complaint."""
 
 import json
 import os

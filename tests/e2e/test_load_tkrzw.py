@@ -155,7 +155,8 @@ def test_records_are_those_of_the_server(binary, tmp_path):
         def count(index):
             return stub.Count(pb.CountRequest(dbm_index=index)).count
 
-        words = ["--operation", "get", "--fill", "--in-flight", 16, "--index", 1, "--value-size", 20]
+        words = ["--operation", "get", "--fill", "--in-flight", 16]
+        words += ["--index", 1, "--value-size", 20]
         found = figures(binary, server.address, *words, "--html", page)
         assert (count(0), count(1), found["misses"]) == (0, 1000, 0)
         got = stub.Get(pb.GetRequest(dbm_index=1, key=b"00000999"))

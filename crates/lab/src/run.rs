@@ -1,7 +1,7 @@
 //! A run: threads that each turn a worker, and one that keeps the time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -9,40 +9,16 @@ use std::time::Duration;
 use client::{Local, LocalCounters, LocalOptions, TcpFigures};
 use net::{make_waits_precise, monotonic_ns, pin_thread};
 
-use crate::latency_counts::{LatencyCounts, SharedLatencies};
 use crate::limits;
 use crate::load_plan::{Length, LoadPlan};
 use crate::measure::{Tally, Window};
 use crate::pacing::{Pace, time_left};
 use crate::process;
-use crate::run_intervals::{LoadInterval, RunIntervals, RunLook};
+use crate::run_intervals::{LoadInterval, RunIntervals};
+use crate::run_watch::{LoadProgress, RunShared, RunWatch, SHOW_EVERY, Timeline};
 use crate::stalls::{self, Stalls};
 use crate::worker::{ConnectionMode, LoadRunError, LoadWorker, WorkerPlan};
 use crate::workload::Workload;
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoadProgress {
-    /// Since the load began, in nanoseconds; while it connects, since that began.
-    pub elapsed_ns: u64,
-    /// Whether connections are still being made.
-    pub is_connecting: bool,
-    /// Whether it is measured.
-    pub is_measuring: bool,
-    /// Measured calls so far.
-    pub ended: u64,
-    /// Measured calls that failed so far.
-    pub failed: u64,
-    /// How long it has been measured.
-    pub measured_ns: u64,
-    /// How long it still goes on: of a run of a number of calls at the rate so far; `None`: not
-    /// known.
-    pub left_ns: Option<u64>,
-    /// The median of the latencies so far, to 1.6 %; `None`: no call has succeeded.
-    pub p50_ns: Option<u64>,
-    /// Their 99th percentile.
-    pub p99_ns: Option<u64>,
-}
 
 /// What came out.
 #[derive(Clone, Debug)]
@@ -71,50 +47,6 @@ pub struct LoadOutcome {
     pub intervals: Vec<LoadInterval>,
     /// The user ended it early.
     pub was_stopped: bool,
-}
-
-/// What threads share.
-struct RunShared {
-    stop: AtomicBool,
-    /// Nothing more is measured.
-    is_over: AtomicBool,
-    ended: AtomicU64,
-    failed: AtomicU64,
-    /// Of each thread its own.
-    latencies: Vec<Arc<SharedLatencies>>,
-}
-
-impl RunShared {
-    fn new(threads: usize) -> RunShared {
-        RunShared {
-            stop: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            ended: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            latencies: (0..threads).map(|_| Arc::default()).collect(),
-        }
-    }
-
-    /// What has been counted until now.
-    fn look(&self, at_ns: u64) -> RunLook {
-        let mut latencies = LatencyCounts::default();
-        for shared in &self.latencies {
-            latencies.add_shared(shared);
-        }
-        RunLook {
-            at_ns,
-            ended: self.ended.load(Relaxed),
-            failed: self.failed.load(Relaxed),
-            latencies,
-        }
-    }
-}
-
-/// When the load begins, and what is measured of it.
-#[derive(Clone, Copy)]
-struct Timeline {
-    begin_ns: u64,
-    window: Window,
 }
 
 /// What one thread brings home.
@@ -269,72 +201,6 @@ impl Meter {
     }
 }
 
-/// What is seen of a run while it goes on.
-struct RunWatch<'a> {
-    plan: &'a LoadPlan,
-    timeline: Timeline,
-    shared: &'a RunShared,
-    /// Whether the measured time has begun.
-    is_measuring: bool,
-    intervals: RunIntervals,
-    was_stopped: bool,
-}
-
-impl RunWatch<'_> {
-    /// Looks and shows until this moment, unless all threads end before, or the run is to stop.
-    fn wait_until(
-        &mut self,
-        until_ns: u64,
-        threads: &[ScopedJoinHandle<'_, Result<ThreadResult, LoadRunError>>],
-        show: &mut dyn FnMut(&LoadProgress) -> bool,
-    ) {
-        while monotonic_ns() < until_ns && !threads.iter().all(ScopedJoinHandle::is_finished) {
-            let left_ns = until_ns.saturating_sub(monotonic_ns());
-            thread::sleep(Duration::from_nanos(left_ns).min(SHOW_EVERY));
-            let progress = self.look(monotonic_ns());
-            if !show(&progress) && !self.was_stopped {
-                self.was_stopped = true;
-                self.shared.stop.store(true, Relaxed);
-            }
-            if self.shared.stop.load(Relaxed) {
-                return;
-            }
-        }
-    }
-
-    fn look(&mut self, now_ns: u64) -> LoadProgress {
-        let window = self.timeline.window;
-        let measured_ns = now_ns.min(window.until_ns).saturating_sub(window.from_ns);
-        if self.is_measuring {
-            self.intervals.add(self.shared.look(measured_ns));
-        }
-        let look = self.intervals.last();
-        LoadProgress {
-            elapsed_ns: now_ns.saturating_sub(self.timeline.begin_ns),
-            is_connecting: false,
-            is_measuring: self.is_measuring,
-            ended: look.ended,
-            failed: look.failed,
-            measured_ns,
-            left_ns: left_ns(self.plan.length, window, now_ns, look.ended),
-            p50_ns: look.latencies.quantile_ns(0.5),
-            p99_ns: look.latencies.quantile_ns(0.99),
-        }
-    }
-}
-
-/// How long a run still goes on of whose calls so many have ended.
-fn left_ns(length: Length, window: Window, now_ns: u64, ended: u64) -> Option<u64> {
-    match length {
-        Length::Duration(_) => Some(window.until_ns.saturating_sub(now_ns)),
-        Length::Calls(calls) => {
-            let measured_ns = now_ns.saturating_sub(window.from_ns);
-            let each_ns = measured_ns.checked_div(ended)?;
-            Some(each_ns.saturating_mul(calls.saturating_sub(ended)))
-        }
-    }
-}
-
 /// Keeps the time while the threads work, reads the meters at both ends, and adds up.
 fn conduct(
     plan: &LoadPlan,
@@ -394,9 +260,6 @@ fn conduct(
         was_stopped: watch.was_stopped || shared.stop.load(Relaxed),
     })
 }
-
-/// How often progress is shown, and requests to stop looked for.
-const SHOW_EVERY: Duration = Duration::from_millis(100);
 
 impl ThreadResult {
     fn add(&mut self, other: &ThreadResult) {

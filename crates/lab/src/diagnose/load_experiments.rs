@@ -21,7 +21,8 @@ use super::way_verdict::{is_larger_worth_trying, is_spread_worth_trying};
 use crate::load_plan::{Length, LoadPlan};
 use crate::pacing::Pace;
 use crate::process::thread_cpu_ns;
-use crate::run::{LoadOutcome, LoadProgress, run};
+use crate::run::{LoadOutcome, run};
+use crate::run_watch::LoadProgress;
 use crate::worker::LoadRunError;
 use crate::workload::{ExperimentCalls, KeptAnswers, PeltonWorkload, Workload};
 

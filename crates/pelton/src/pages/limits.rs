@@ -15,11 +15,8 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("server", "limits.rs", "Dispatch, admission and draining"),
     ("service", "limits.rs", "What each call may ask for"),
     ("store", "limits.rs", "Keys, values and commits"),
-    (
-        "cassandra",
-        "limits.rs",
-        "Databases on Cassandra or ScyllaDB",
-    ),
+    ("store", "remote_kind/limits.rs", "Databases elsewhere"),
+    ("cassandra", "limits.rs", "Cassandra and ScyllaDB"),
     ("wal", "limits.rs", "The log"),
     ("store", "snapshot/limits.rs", "Snapshots"),
     ("store", "tree/limits.rs", "Databases on disk"),
