@@ -297,6 +297,8 @@ pub const ENUMS: &[EnumDescription] = &[
     api::keyvalue::PipeAnswers::DESCRIPTION,
     api::keyvalue::ChangeKind::DESCRIPTION,
     api::admin::DatabaseKind::DESCRIPTION,
+    api::admin::RemotePromise::DESCRIPTION,
+    api::admin::RemoteOrder::DESCRIPTION,
     api::admin::DurabilityMode::DESCRIPTION,
     api::health::ServingStatus::DESCRIPTION,
     api::gupload::UploadStatusCode::DESCRIPTION,

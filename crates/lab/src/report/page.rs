@@ -198,8 +198,8 @@ fn classes_of(histogram: &Histogram<u64>) -> (Vec<String>, Vec<u64>) {
     let factor = (histogram.max() as f64 / least)
         .max(1.0)
         .powf(1.0 / CLASSES as f64);
-    // All as long as each other.
-    let classes = if factor > 1.0 { CLASSES } else { 1 };
+    let are_alike = histogram.equivalent(histogram.min(), histogram.max());
+    let classes = if are_alike { 1 } else { CLASSES };
     let mut counts = vec![0; classes];
     for recorded in histogram.iter_recorded() {
         let times = recorded.value_iterated_to() as f64 / least;
