@@ -196,7 +196,7 @@ def test_what_the_user_has_set_changes_nothing(binary, tmp_path):
         "PELTON_CLIENT_CONFIG": str(profile),
         "PELTON_THREADS": "nonsense",
     }
-    command = [binary, "lab", "scenario", "in-flight", "--quick"]
+    command = [binary, "lab", "scenario", "in-flight", "--quick", "--python", sys.executable]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=100, env={**environment(), **own}
     )
