@@ -11,14 +11,14 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import stubs  # noqa: E402
 
-# Tests of commands and of what servers do at a start, for which the driver of the server makes no
-# difference: script/test runs them once, beside the others with each driver.
+# Tests of commands, of what servers do at a start, and of memory between calls, for which the driver
+# of the server makes no difference: script/test runs them once, beside the others with each driver.
 ONCE = """
     backup blob_resume clock_jumps download_targets import_tkrzw interrupted lab_agent
     lab_diagnose lab_diagnose_go lab_pages lab_scenario lab_sweep lab_tap load load_framed
-    load_gupload load_method load_mix load_tkrzw messages monitoring_files package_scripts
-    packaging profiles promote replica_conditions replica_faults replicas_tls self_check
-    slips_with_tokens terminal tkrzw_replication_tls token_recovery top
+    load_gupload load_method load_mix load_tkrzw memory_pieces messages monitoring_files
+    package_scripts packaging profiles promote replica_conditions replica_faults replicas_tls
+    self_check slips_with_tokens terminal tkrzw_replication_tls token_recovery top
 """
 ONCE_FILES = [f"e2e/test_{name}.py" for name in ONCE.split()]
 if os.environ.get("PELTON_TEST_PART") == "drivers":
