@@ -12,7 +12,8 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 import stubs  # noqa: E402
 
 # Tests of commands, of what servers do at a start, and of memory between calls, for which the
-# driver of the server makes no difference: script/test runs them once, beside the others with each driver.
+# driver of the server makes no difference: script/test runs them once, beside the others with each
+# driver.
 ONCE = """
     backup blob_resume clock_jumps download_targets import_tkrzw interrupted lab_agent
     lab_diagnose lab_diagnose_go lab_pages lab_scenario lab_sweep lab_tap load load_framed
