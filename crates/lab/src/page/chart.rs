@@ -90,6 +90,25 @@ pub(crate) struct PointChart<'a> {
     pub(crate) series: &'a [(String, Vec<NamedPoint>)],
 }
 
+/// Lines with their title as the caption, if they have any point. `across` is the values of the
+/// parameter, and the parameter.
+pub(crate) fn lines_with_caption(
+    title: &str,
+    across: (&[String], &str),
+    series: &[ChartSeries],
+    is_log: bool,
+) -> Option<(String, String)> {
+    let (labels, below) = across;
+    let chart = LineChart {
+        title,
+        labels,
+        below,
+        series,
+        is_log,
+    };
+    chart.with_caption()
+}
+
 impl LineChart<'_> {
     /// Draws it with its title as the caption, if it has any point.
     pub(crate) fn with_caption(&self) -> Option<(String, String)> {

@@ -4,7 +4,7 @@ mod chart;
 mod heat_map;
 mod scale;
 
-pub(crate) use chart::{ChartPoint, ChartSeries, LineChart, PointChart};
+pub(crate) use chart::{ChartPoint, ChartSeries, LineChart, PointChart, lines_with_caption};
 pub(crate) use heat_map::HeatMap;
 
 /// Text that stands in HTML as it is.

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use super::{Report, per, quantile_us, seconds, text};
-use crate::page::{ChartSeries, LineChart, Page, short};
+use crate::page::{ChartSeries, Page, lines_with_caption, short};
 use crate::run_intervals::LoadInterval;
 
 /// Percentiles across the chart of latencies: the last is the longest call.
@@ -21,9 +21,6 @@ const PERCENTILES: [(&str, f64); 9] = [
 
 /// Classes of latencies whose calls are counted, each as many times as long as the one before.
 const CLASSES: usize = 30;
-
-/// What a page draws across.
-type Across<'a> = (&'a [String], &'a str);
 
 /// A figure of an interval; `None`: it has none.
 type IntervalFigure = fn(&LoadInterval) -> Option<f64>;
@@ -121,7 +118,7 @@ impl Report {
                 of("own lag", &tally.lag_ns),
             ],
         };
-        lines(
+        lines_with_caption(
             "latency in µs by percentile",
             (&labels, "percentile"),
             &all,
@@ -134,7 +131,7 @@ impl Report {
         let counts = counts.into_iter().map(|count| Some(count as f64));
         let counts = ChartSeries::of_single("calls", counts);
         let across = (labels.as_slice(), "latency in µs, from");
-        lines("calls by latency", across, &[counts], false)
+        lines_with_caption("calls by latency", across, &[counts], false)
     }
 
     /// A chart over the measured time.
@@ -156,7 +153,7 @@ impl Report {
             .map(|(name, figure)| ChartSeries::of_single(name, intervals.iter().map(figure)))
             .collect();
         let across = (labels.as_slice(), "seconds of the measured time, until");
-        lines(title, across, &all, is_log)
+        lines_with_caption(title, across, &all, is_log)
     }
 
     fn throughput(&self) -> Option<(String, String)> {
@@ -210,23 +207,6 @@ fn classes_of(histogram: &Histogram<u64>) -> (Vec<String>, Vec<u64>) {
     }
     let from_us = |class: usize| short(least * factor.powi(class as i32) / 1e3);
     ((0..classes).map(from_us).collect(), counts)
-}
-
-/// A chart whose caption is its title, if it has any point.
-fn lines(
-    title: &str,
-    (labels, below): Across<'_>,
-    series: &[ChartSeries],
-    is_log: bool,
-) -> Option<(String, String)> {
-    let chart = LineChart {
-        title,
-        labels,
-        below,
-        series,
-        is_log,
-    };
-    chart.with_caption()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::{
     ClientEvidence, ClientRun, DiagnosisReport, LoadEvidence, LoadMachine, LoadPoint,
     ReportedEvidence, client_rows, client_runs, conditions_of, load_rows,
 };
-use crate::page::{ChartSeries, LineChart, Page, PointChart};
+use crate::page::{ChartSeries, Page, PointChart, lines_with_caption};
 
 impl DiagnosisReport {
     /// One file that needs nothing else.
@@ -45,23 +45,6 @@ fn series<'a, T: 'a>(
     ChartSeries::of_single(name, of.into_iter().map(figure))
 }
 
-/// A chart whose caption is its title, if it has any point.
-fn lines(
-    title: &str,
-    (labels, below): (&[String], &str),
-    series: &[ChartSeries],
-    is_log: bool,
-) -> Option<(String, String)> {
-    let chart = LineChart {
-        title,
-        labels,
-        below,
-        series,
-        is_log,
-    };
-    chart.with_caption()
-}
-
 /// Of the experiments on one connection, which have ever more calls in flight.
 fn load_charts(load: &LoadEvidence) -> Vec<(String, String)> {
     let one = &load.one;
@@ -95,10 +78,10 @@ fn load_charts(load: &LoadEvidence) -> Vec<(String, String)> {
         series: &[("in flight".to_owned(), pairs.collect())],
     };
     let charts = [
-        lines("calls each second", across, &rate, false),
-        lines("latency in µs", across, &latencies, true),
+        lines_with_caption("calls each second", across, &rate, false),
+        lines_with_caption("latency in µs", across, &latencies, true),
         Some((title.to_owned(), against.svg())),
-        lines("CPUs in use", across, &cpus, false),
+        lines_with_caption("CPUs in use", across, &cpus, false),
     ];
     charts.into_iter().flatten().collect()
 }
@@ -118,13 +101,13 @@ fn client_charts(client: &ClientEvidence) -> Vec<(String, String)> {
         series(name, runs.iter().copied(), |run| Some(figure(run)))
     };
     let charts = [
-        lines(
+        lines_with_caption(
             "calls each second",
             across,
             &[of("calls each second", |run| run.rate)],
             false,
         ),
-        lines(
+        lines_with_caption(
             "part of the time in which a side was the one to move",
             across,
             &[
