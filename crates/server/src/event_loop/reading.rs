@@ -112,13 +112,7 @@ impl LoopHandler {
         these: &[TickRead],
     ) {
         for these in jobs_of(these) {
-            let mut plan = ReadPlan::default();
-            for read in these {
-                let calls = &mut self.state.calls;
-                calls.set_reads_from(read.call, read.database);
-                calls.note_reading(&self.state.context, read.call);
-                calls.plan_read(read.call, reads.kept(read), &mut plan);
-            }
+            let mut plan = self.plan_reads(reads, these);
             let store = &self.state.shared.store;
             if let Some(fetched) = Fetched::from_cache(tree, &mut plan, store) {
                 self.deliver_fetched(connections, &fetched);
@@ -140,9 +134,8 @@ impl LoopHandler {
         }
     }
 
-    /// Has an engine elsewhere read for calls.
-    #[cold]
-    fn fetch_elsewhere(&mut self, shape: RemoteShape, reads: &TickReads, these: &[TickRead]) {
+    /// Plans what these calls read, which is not in memory.
+    fn plan_reads(&mut self, reads: &TickReads, these: &[TickRead]) -> ReadPlan {
         let mut plan = ReadPlan::default();
         for read in these {
             let calls = &mut self.state.calls;
@@ -150,6 +143,13 @@ impl LoopHandler {
             calls.note_reading(&self.state.context, read.call);
             calls.plan_read(read.call, reads.kept(read), &mut plan);
         }
+        plan
+    }
+
+    /// Has an engine elsewhere read for calls.
+    #[cold]
+    fn fetch_elsewhere(&mut self, shape: RemoteShape, reads: &TickReads, these: &[TickRead]) {
+        let mut plan = self.plan_reads(reads, these);
         if let (Some(remote), Some(first)) = (self.state.writes.remote(), these.first()) {
             remote.fetch(first.database, shape, &mut plan);
         }
