@@ -29,17 +29,9 @@ pub(crate) fn error_of_write(failure: &EngineFailure) -> RemoteError {
 mod tests {
     use super::*;
 
-    const CAUSES: [FailureCause; 5] = [
-        FailureCause::NoQuorum,
-        FailureCause::TimedOut,
-        FailureCause::Overloaded,
-        FailureCause::Unreachable,
-        FailureCause::Refused,
-    ];
-
     #[test]
     fn a_write_that_may_have_happened_is_unknown_whatever_its_cause() {
-        for cause in CAUSES {
+        for cause in FailureCause::ALL {
             let mut failure = EngineFailure::unsent(cause, "");
             assert!(error_of_write(&failure).is_of_nothing_done(), "{cause:?}");
             failure.may_have_happened = true;

@@ -35,6 +35,17 @@ pub enum FailureCause {
     Refused,
 }
 
+impl FailureCause {
+    /// All of them.
+    pub const ALL: [FailureCause; 5] = [
+        FailureCause::NoQuorum,
+        FailureCause::TimedOut,
+        FailureCause::Overloaded,
+        FailureCause::Unreachable,
+        FailureCause::Refused,
+    ];
+}
+
 impl EngineFailure {
     /// Returns the failure of a request that was never sent.
     pub fn unsent(cause: FailureCause, message: impl Into<String>) -> EngineFailure {

@@ -23,22 +23,14 @@ pub(crate) struct MessageLog {
 /// What was written since `begin`, by cause.
 struct Minute {
     begin: Instant,
-    counts: [u32; CAUSES.len()],
+    counts: [u32; FailureCause::ALL.len()],
 }
-
-const CAUSES: [FailureCause; 5] = [
-    FailureCause::NoQuorum,
-    FailureCause::TimedOut,
-    FailureCause::Overloaded,
-    FailureCause::Unreachable,
-    FailureCause::Refused,
-];
 
 impl MessageLog {
     pub(crate) fn new(sink: MessageSink) -> MessageLog {
         let minute = Minute {
             begin: Instant::now(),
-            counts: [0; CAUSES.len()],
+            counts: [0; FailureCause::ALL.len()],
         };
         MessageLog {
             sink,
@@ -65,9 +57,9 @@ impl Minute {
     fn admits(&mut self, cause: FailureCause, now: Instant) -> bool {
         if now.duration_since(self.begin) >= Duration::from_secs(60) {
             self.begin = now;
-            self.counts = [0; CAUSES.len()];
+            self.counts = [0; FailureCause::ALL.len()];
         }
-        let place = CAUSES.iter().position(|one| *one == cause);
+        let place = FailureCause::ALL.iter().position(|one| *one == cause);
         let Some(count) = place.and_then(|place| self.counts.get_mut(place)) else {
             return true;
         };
@@ -100,7 +92,7 @@ mod tests {
         let begin = Instant::now();
         let mut minute = Minute {
             begin,
-            counts: [0; CAUSES.len()],
+            counts: [0; FailureCause::ALL.len()],
         };
         for round in 0..2 {
             let now = begin + Duration::from_secs(60 * round);
