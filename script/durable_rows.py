@@ -12,7 +12,6 @@ import json
 import shutil
 import signal
 import subprocess
-import tempfile
 import urllib.request
 
 # Group header and alignment of the log (docs and crates/wal/src/group.rs).

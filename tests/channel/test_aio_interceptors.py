@@ -9,7 +9,7 @@ import grpc
 import pelton_grpc.aio
 import pytest
 from both import MODULES, SECONDS, compare_aio, end_of, pairs, run_aio
-from pelton.v1 import echo_pb2, echo_pb2_grpc
+from pelton.v1 import echo_pb2
 
 ECHO = "/pelton.v1.Echo/Unary"
 STREAM = "/pelton.v1.Echo/Stream"

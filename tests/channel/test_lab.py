@@ -1,9 +1,10 @@
 """`pelton lab scenario channels` with the wheel."""
 
 import json
-import os
 import subprocess
 import sys
+
+from environment import clean_environment
 
 
 def test_the_scenario_of_channels_has_the_channel_as_one_more_client(binary, tmp_path):
@@ -17,7 +18,7 @@ def test_the_scenario_of_channels_has_the_channel_as_one_more_client(binary, tmp
         """
     )
     python.chmod(0o755)
-    environment = {key: of for key, of in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
     words = [binary, "lab", "scenario", "channels", "--quick", "--output", "json"]
     done = subprocess.run(
         [*words, "--python", python], capture_output=True, text=True, timeout=300, env=environment

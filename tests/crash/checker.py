@@ -13,6 +13,7 @@ import traceback
 from dataclasses import dataclass
 
 from calls import Calls, Refused
+from environment import clean_environment
 from found import put_files, read_all, resume
 from history import Blob, Database, Entry, Wrong, compare
 from pelton.v1 import kv_pb2 as pb
@@ -37,7 +38,7 @@ class Started:
     """A server on a data folder; ended by its process id."""
 
     def __init__(self, binary, *words):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
+        environment = clean_environment()
         environment["PELTON_DRIVER"] = os.environ.get("PELTON_TEST_DRIVER", "event-loop")
         self.process = subprocess.Popen(
             [binary, "serve", "--listen", "127.0.0.1:0", *words, *SETTINGS],

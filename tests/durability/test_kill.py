@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 
-import grpc
 import pytest
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2_grpc
 from pelton.v1 import kv_pb2 as pb

@@ -8,7 +8,7 @@ import time
 
 import grpc
 import pytest
-from blob_client import CODE, begin, chunk, download, end, pattern, stub, upload
+from blob_client import CODE, begin, chunk, download, pattern, stub, upload
 from pelton.v1 import blob_pb2 as pb
 from raw import DATA, END_STREAM, Connection, frame, grpc_message
 from server import Server, expect_status, open_channel, wait_until

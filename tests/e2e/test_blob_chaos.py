@@ -15,6 +15,7 @@ import pytest
 from blob_client import CODE, begin, chunk, end, pattern, stub
 from checksum import crc32c
 from certificates import Authority
+from environment import clean_environment
 from pelton.v1 import blob_pb2 as pb
 from relay import Faults, Relay
 from server import Server, open_channel
@@ -109,7 +110,7 @@ def start(binary, place, transport, relay, *words):
         "20",
     ]
     command += place.flags(transport)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
 

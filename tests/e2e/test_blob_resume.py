@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from blob_client import pattern, stub, upload
+from environment import clean_environment
 from pelton.v1 import admin_pb2, admin_pb2_grpc
 from pelton.v1 import blob_pb2 as pb
 from relay import Faults, Relay
@@ -60,7 +61,7 @@ def start(binary, address, name, target, *words):
         "json",
         *words,
     ]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -226,7 +227,7 @@ def test_an_interrupted_one_is_kept(binary, running, blob, name, target):
 def test_an_interrupted_upload_says_how_to_go_on(binary, running, blob, name, target):
     data = content_of(6)
     target.write_bytes(data)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
 
     def upload_to(address):
         command = [
@@ -268,7 +269,7 @@ def test_an_interrupted_upload_says_how_to_go_on(binary, running, blob, name, ta
 
 
 def test_an_upload_replaces_only_what_it_may(binary, running, name, tmp_path):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
 
     def run(*words):
         command = [
@@ -306,7 +307,7 @@ def test_a_file_that_is_changed_while_it_is_uploaded_is_not_stored(
     path = tmp_path / "file"
     path.write_bytes(content_of(7))
     command = [binary, "upload", str(path), "--name", name, "--address", running.address]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
     # It has opened the file, and waits for the server.
     running.process.send_signal(signal.SIGSTOP)
     try:

@@ -12,6 +12,7 @@ import time
 import grpc
 import pytest
 from certificates import Authority
+from environment import clean_environment
 from pelton.v1 import kv_pb2, kv_pb2_grpc
 from server import Server, open_channel, wait_until
 
@@ -44,9 +45,7 @@ def start(binary, identity, authority, *more, listen=(CLOSED, ADMIN)):
 
 def pelton(binary, address, *words, code=0):
     """What a command prints."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     environment["PELTON_ADDRESS"] = address
     run = subprocess.run(
         [binary, *map(str, words)], env=environment, capture_output=True, text=True, timeout=60

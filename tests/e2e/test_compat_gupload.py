@@ -26,7 +26,7 @@ from gupload_client import (
     send,
     send_when_there_is_room,
 )
-from gupload_client import keeping, uploads  # noqa: F401: fixtures
+from gupload_client import keeping, uploads  # noqa: F401 (fixtures)
 from pelton.v1 import blob_pb2
 from server import Server, expect_status, open_channel, wait_until
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from blob_client import pattern
 from gupload_client import blob_files, curl, kept, located_content, post, send_when_there_is_room
-from gupload_client import keeping, uploads  # noqa: F401: fixtures
+from gupload_client import keeping, uploads  # noqa: F401 (fixtures)
 from server import Server, open_channel, wait_until
 
 pytestmark = pytest.mark.skipif(curl is None, reason="no curl")

@@ -9,6 +9,7 @@ import time
 
 import grpc
 import pytest
+from environment import clean_environment
 from pelton.v1 import blob_pb2 as pb
 from pelton.v1 import blob_pb2_grpc
 from server import Server
@@ -29,9 +30,7 @@ def server(binary, tmp_path_factory):
 
 
 def pelton(binary, server, *arguments, **options):
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     command = [binary, *arguments, "--address", server.address]
     options = {"capture_output": True, "text": True, "timeout": 120, **options}
     return subprocess.run(command, env=environment, **options)

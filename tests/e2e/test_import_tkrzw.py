@@ -11,6 +11,7 @@ import grpc
 import pytest
 from compat import tkrzw_rpc_pb2 as pb
 from compat import tkrzw_rpc_pb2_grpc as pb_grpc
+from environment import clean_environment
 from ports import free_ports
 from server import Server
 
@@ -84,7 +85,7 @@ def original(request):
 
 
 def run_import(binary, server, original, folder, *words):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
     command = [binary, "import", "--tkrzw", original.address, "--index", "1"]
     return subprocess.run(
         [*command, "--address", server.address, *words],

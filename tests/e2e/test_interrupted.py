@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+from environment import clean_environment
 from server import Server, catches, wait_until
 
 MAY_BE_DONE = "interrupted; the server may have done it all the same"
@@ -42,7 +43,7 @@ def silent(binary):
 
 
 def without_variables():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+    return clean_environment()
 
 
 def start(binary, server, *arguments):

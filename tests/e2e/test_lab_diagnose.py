@@ -15,6 +15,7 @@ import time
 
 import grpc
 import pytest
+from environment import clean_environment
 from pelton.v1 import echo_pb2, echo_pb2_grpc
 from server import Server
 
@@ -30,15 +31,13 @@ ECHO_METHOD = ["--method", "pelton.v1.Echo/Unary", "--repeat-safe", "--data"]
 ECHO = [*ECHO_METHOD, "{}", "--descriptor-set", DESCRIPTORS]
 
 
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
-
-
 def diagnose(binary, target, *words, codes=(0,)):
     """Runs a diagnosis, and returns its report."""
     command = [binary, "lab", "diagnose", "--target", target, "--output", "json"]
     command += map(str, words)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, env=environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=170, env=clean_environment()
+    )
     assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
     return json.loads(done.stdout)
 
@@ -109,7 +108,7 @@ def test_what_grpcio_refuses_at_its_limit_is_made_again(binary):
             capture_output=True,
             text=True,
             timeout=100,
-            env=environment(),
+            env=clean_environment(),
         )
     report = json.loads(done.stdout)
     assert (done.returncode, report["failures"]) == (0, 0), report
@@ -256,7 +255,11 @@ def test_a_service_with_more_to_give_is_healthy(binary, server):
 def test_a_way_is_not_taken_for_a_server(binary, server, condition):
     command = [binary, "lab", "tap", "--target", server.address, *condition]
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment()
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
     ) as tap:
         address = tap.stderr.readline().split("listening on ")[1].split(",")[0]
         data = json.dumps({"payload": "A" * 4_000})
@@ -415,7 +418,9 @@ def test_one_call_at_a_time_does_not_say_what_a_server_can_do(binary, tmp_path):
 )
 def test_what_cannot_be_is_said_in_one_line_before_any_load(binary, words, code, expected):
     command = [binary, "lab", "diagnose", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=clean_environment()
+    )
     assert done.returncode == code, done.stderr
     assert expected in done.stderr, done.stderr
     assert done.stdout == "" and "calls" not in done.stderr.split(expected)[0], done.stderr
@@ -424,14 +429,20 @@ def test_what_cannot_be_is_said_in_one_line_before_any_load(binary, words, code,
 def test_a_method_that_may_change_something_is_not_called(binary, server):
     put = ["--method", "pelton.v1.KeyValue/Put", "--data", '{"key": "a2V5", "value": ""}']
     command = [binary, "lab", "diagnose", "--target", server.address, *put]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=clean_environment()
+    )
     assert done.returncode == 2 and "--repeat-safe" in done.stderr, done.stderr
     for words, expected in [
         (["--method", "pelton.v1.KeyValue/Gett", "--data", "{}"], "Gett"),
         (["--method", "pelton.v1.KeyValue/Get", "--data", '{"kee": 1}'], "kee"),
     ]:
         done = subprocess.run(
-            [*command[:5], *words], capture_output=True, text=True, timeout=60, env=environment()
+            [*command[:5], *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=clean_environment(),
         )
         assert done.returncode == 2 and expected in done.stderr, done.stderr
     report = diagnose(binary, server.address, *put, "--repeat-safe", "--max-rate", 1_000)
@@ -443,7 +454,7 @@ def test_a_method_that_may_change_something_is_not_called(binary, server):
 def test_the_ceiling_is_said_first_and_ctrl_c_leaves_the_report_so_far(binary, server):
     command = [binary, "lab", "diagnose", "--target", server.address, "--max-rate", "1000000"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
     ) as process:
         first = process.stderr.readline()
         assert "at most 1000000 times a second" in first, first
@@ -460,7 +471,11 @@ def test_a_server_that_dies_leaves_a_report_of_what_was_measured(binary):
         words = [*ECHO_METHOD, "{}", "--max-rate", "100000"]
         command = [binary, "lab", "diagnose", "--target", server.address, *words]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
         ) as process:
             while "calls/s" not in process.stderr.readline():
                 assert process.poll() is None

@@ -2,18 +2,14 @@
 draws it, narrow and wide, without a complaint."""
 
 import json
-import os
 import subprocess
 
 import html_page
 import pytest
+from environment import clean_environment
 
 SWEEP = ["--keys", 50, "--connections", 1, "--runs", 1, "--duration", "100ms", "--warm-up", "0s"]
 LOAD = ["--keys", 50, "--connections", 2, "--in-flight", 4, "--calls", 500, "--warm-up", "0s"]
-
-
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
 
 
 def results(path, rate):
@@ -100,7 +96,9 @@ def test_a_page_needs_nothing_and_is_drawn(binary, server, tmp_path, make, pictu
     page = tmp_path / "page.html"
     words = [binary, *make(binary, server, tmp_path, page)]
     words = list(map(str, words))
-    done = subprocess.run(words, capture_output=True, text=True, timeout=200, env=environment())
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=200, env=clean_environment()
+    )
     assert done.returncode in ((3,) if make in FAILING else (0, 1)), done.stderr
     drawn = html_page.check(page.read_text())
     assert drawn.count["svg"] >= pictures, drawn.count

@@ -11,16 +11,15 @@ import tempfile
 import time
 
 import pytest
+from environment import clean_environment
 from server import wait_until
-
-
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
 
 
 def scenario(binary, *words, codes=(0,)):
     command = [binary, "lab", "scenario", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=clean_environment()
+    )
     assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
     return done
 
@@ -198,7 +197,7 @@ def test_what_the_user_has_set_changes_nothing(binary, tmp_path):
     }
     command = [binary, "lab", "scenario", "in-flight", "--quick", "--python", sys.executable]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, env={**environment(), **own}
+        command, capture_output=True, text=True, timeout=100, env={**clean_environment(), **own}
     )
     assert done.returncode == 0, done.stderr
     assert "not run" not in done.stdout
@@ -209,7 +208,7 @@ def test_what_the_user_has_set_changes_nothing(binary, tmp_path):
 def test_an_interruption_shows_what_there_is_and_leaves_nobody(binary, how):
     command = [binary, "lab", "scenario", "connection-modes", "--output", "json"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
     )
     children = set()
     end = time.monotonic() + 60
@@ -230,7 +229,7 @@ def test_an_interruption_shows_what_there_is_and_leaves_nobody(binary, how):
 def test_what_was_started_ends_with_a_scenario_that_is_killed(binary):
     command = [binary, "lab", "scenario", "connection-modes"]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, env=environment(), **pipes)
+    process = subprocess.Popen(command, env=clean_environment(), **pipes)
     children = []
     wait_until(lambda: children.extend(children_of(process.pid)) or len(children) >= 2, 60)
     process.kill()

@@ -8,15 +8,12 @@ import subprocess
 
 import html_page
 import pytest
+from environment import clean_environment
 from server import Server, wait_until
 
 SMALL = ["--keys", "100", "--connections", "1"]
 SHORT = ["--duration", "100ms", "--warm-up", "0s"]
 SECONDS = 120
-
-
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
 
 
 def command(binary, server, *words):
@@ -25,14 +22,16 @@ def command(binary, server, *words):
 
 
 def run(words, codes=(0,)):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, env=environment())
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=SECONDS, env=clean_environment()
+    )
     assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
     return done
 
 
 def start(words):
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words, env=environment(), text=True, **pipes)
+    return subprocess.Popen(words, env=clean_environment(), text=True, **pipes)
 
 
 def databases(binary, server):
@@ -271,7 +270,7 @@ def test_contradictions_are_told_before_any_load(binary, words, expected):
 def test_standard_input_is_not_read_again_for_each_run(binary, words):
     call = [binary, "lab", "sweep", "--address", "127.0.0.1:1", "--over", "in-flight=1,2"]
     call += ["--method", "a.B/C", *words]
-    pipes = {"capture_output": True, "text": True, "timeout": SECONDS, "env": environment()}
+    pipes = {"capture_output": True, "text": True, "timeout": SECONDS, "env": clean_environment()}
     done = subprocess.run(call, input="{}", check=False, **pipes)
     assert done.returncode == 2 and "standard input can be read once" in done.stderr, done.stderr
 

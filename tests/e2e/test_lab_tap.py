@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -16,16 +15,13 @@ import xml.etree.ElementTree
 import grpc
 import pytest
 from certificates import Authority
+from environment import clean_environment
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from pelton.v1 import echo_pb2, echo_pb2_grpc, kv_pb2, kv_pb2_grpc
 from raw import WINDOW_UPDATE, Connection, frame
 from server import Server, wait_until
 
 LISTENING = re.compile(r"listening on (\S+), forwarding to (\S+)")
-
-
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
 
 
 class Tap:
@@ -38,7 +34,7 @@ class Tap:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=clean_environment(),
         )
         line = self.process.stderr.readline()
         found = LISTENING.search(line)
@@ -64,7 +60,9 @@ class Tap:
 def tapped(binary, target, *words, codes=(0,)):
     """Runs a tap that starts its client itself."""
     command = [binary, "lab", "tap", "--target", target, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, env=clean_environment()
+    )
     assert done.returncode in codes, (done.returncode, done.stdout, done.stderr)
     return done
 
@@ -411,7 +409,7 @@ def test_what_cannot_be_is_said_in_one_line_before_anything(binary, words, code,
         capture_output=True,
         text=True,
         timeout=60,
-        env=environment(),
+        env=clean_environment(),
     )
     assert done.returncode == code, done.stderr
     assert expected in done.stderr

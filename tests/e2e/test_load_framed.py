@@ -6,6 +6,7 @@ import socket
 import subprocess
 
 import pytest
+from environment import clean_environment
 from framed_client import bytes_field, gzip, number_field
 from framed_server import FramedServer, response, srpc_response
 from server import Server
@@ -19,9 +20,7 @@ MEASURED = (0, 1)
 
 
 def run(binary, address, *words, codes=MEASURED, **variables):
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     command = [binary, "load", "--address", address, "--warm-up", "0s", *map(str, words)]
     done = subprocess.run(
         command, env=environment | variables, capture_output=True, text=True, timeout=100

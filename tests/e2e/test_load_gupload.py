@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -13,14 +12,11 @@ import grpc
 import pytest
 from compat import gupload_pb2 as pb
 from compat import gupload_pb2_grpc
+from environment import clean_environment
 from gupload_client import content, kept
-from gupload_client import keeping, uploads  # noqa: F401: fixtures
+from gupload_client import keeping, uploads  # noqa: F401 (fixtures)
 from relay import Faults, Relay
 from server import Server, wait_until
-
-
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
 
 
 def command(binary, address, *words):
@@ -30,7 +26,7 @@ def command(binary, address, *words):
 def load(binary, address, *words, codes=(0,), **variables):
     done = subprocess.run(
         command(binary, address, *words),
-        env=environment() | variables,
+        env=clean_environment() | variables,
         capture_output=True,
         text=True,
         timeout=100,
@@ -227,7 +223,7 @@ def test_an_interruption_prints_what_was_measured(binary):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=clean_environment(),
         )
         # Far more than the upload that is not measured takes.
         before = cpu_ticks(server.process)

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import json
-import os
 import subprocess
 import threading
 from concurrent import futures
@@ -13,21 +12,18 @@ import html_page
 import pytest
 from compat import tkrzw_rpc_pb2 as pb
 from compat import tkrzw_rpc_pb2_grpc as pb_grpc
+from environment import clean_environment
 from server import Server, open_channel
 
 SHORT = ["--duration", "300ms", "--warm-up", "0s", "--keys", "1000"]
 NO_RECORD = 7
 
 
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
-
-
 def load(binary, address, *words, codes=(0, 1), **variables):
     # A generator that shares its CPUs may be the limit, and then the run is void: code 1.
     done = subprocess.run(
         [binary, "load", "tkrzw", "--address", address, *map(str, words)],
-        env=environment() | variables,
+        env=clean_environment() | variables,
         capture_output=True,
         text=True,
         timeout=100,

@@ -1,10 +1,10 @@
 """What commands say where something is not so, and that it leads on."""
 
 import json
-import os
 import subprocess
 
 import pytest
+from environment import clean_environment
 from server import Server
 
 
@@ -16,9 +16,7 @@ def server(binary, tmp_path_factory):
 
 
 def pelton(binary, *arguments, input=None, **variables):
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     options = {"input": input} if input is not None else {"stdin": subprocess.DEVNULL}
     options["env"] = {**environment, **variables}
     command = [binary, *arguments]
@@ -63,9 +61,7 @@ def test_the_variable_that_asks_for_tls_is_named(binary, tmp_path):
     authority = tmp_path / "ca.pem"
     made = ["serve", "--tls-self-signed=" + str(tmp_path / "made")]
     made += ["--listen", "127.0.0.1:0", "--durability", "volatile"]
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     options = {"stdout": subprocess.PIPE, "text": True, "env": environment}
     with subprocess.Popen([binary, *made], **options) as process:
         for line in process.stdout:

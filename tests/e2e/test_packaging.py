@@ -1,12 +1,12 @@
 """What packaging/ says of the first token, with its own settings and commands."""
 
-import os
 import re
 import shlex
 import subprocess
 
 import grpc
 import pytest
+from environment import clean_environment
 from pages import ROOT
 from pelton.v1 import kv_pb2, kv_pb2_grpc
 from server import Server, open_channel
@@ -31,7 +31,7 @@ def get(address, token=None):
 
 
 def plain_environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+    return clean_environment()
 
 
 def run(binary, command, code=0):

@@ -1,10 +1,10 @@
 """A reader of `pelton scan` or `pelton export` that pauses longer than the server waits."""
 
 import json
-import os
 import subprocess
 
 import pytest
+from environment import clean_environment
 from metrics_page import counter
 from server import Server, wait_until
 
@@ -29,13 +29,9 @@ def filled(binary, tmp_path_factory):
         assert server.process.poll() is None, server.log()
 
 
-def environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
-
-
 def run(binary, server, *arguments):
     command = [binary, *arguments, "--address", server.address]
-    done = subprocess.run(command, capture_output=True, timeout=120, env=environment())
+    done = subprocess.run(command, capture_output=True, timeout=120, env=clean_environment())
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -44,7 +40,7 @@ def read_with_pauses(binary, server, *arguments):
     """What a command prints to a reader who pauses twice, until the server has given it up."""
     command = [binary, *arguments, "--address", server.address]
     before = counter(server, STALLED)
-    process = subprocess.Popen(command, **PIPES, env=environment())
+    process = subprocess.Popen(command, **PIPES, env=clean_environment())
     text = b""
     for pause in range(2):
         text += process.stdout.read(4096)
@@ -89,9 +85,11 @@ def test_a_scan_whose_server_has_gone_says_where_to_go_on(binary):
         for number in range(40):
             command = [binary, "put", f"key/{number:03}", "-", "--address", server.address]
             value = b"v" * VALUE_BYTES
-            subprocess.run(command, input=value, check=True, env=environment(), capture_output=True)
+            subprocess.run(
+                command, input=value, check=True, env=clean_environment(), capture_output=True
+            )
         command = [binary, "scan", "--address", server.address]
-        process = subprocess.Popen(command, **PIPES, env=environment())
+        process = subprocess.Popen(command, **PIPES, env=clean_environment())
         text = process.stdout.read(4096)
         server.kill()
         text += process.stdout.read()

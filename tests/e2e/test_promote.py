@@ -15,7 +15,7 @@ import pytest
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc
 from support.ports import free_ports
 from support.server import Server, expect_status, open_channel, wait_until
-from test_replicas import catch_up, entries, free_port, leader_of, replica_of, statistics
+from test_replicas import catch_up, entries, leader_of, replica_of, statistics
 from test_replicas_acked import PATIENT, Ledger, found, put, serves
 
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION

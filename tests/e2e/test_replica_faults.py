@@ -13,9 +13,9 @@ import subprocess
 import time
 import urllib.request
 
-import grpc
 import pytest
 import strace
+from environment import clean_environment
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc
 from support.ports import free_ports
 from support.relay import Faults, Relay
@@ -162,7 +162,7 @@ def copied(binary, tmp_path_factory):
 def kill_at(binary, folder, fault, tmp_path):
     """Starts a replica without a leader that is killed at a system call; returns whether it was."""
     prefix = strace.injecting(tmp_path / "strace", fault)
-    environment = {key: word for key, word in os.environ.items() if not key.startswith("PELTON_")}
+    environment = clean_environment()
     command = [binary, "serve", "--data", folder, "--follow", "127.0.0.1:1"]
     process = subprocess.Popen(
         [*prefix, *command, "--listen", "127.0.0.1:0"],

@@ -1,6 +1,5 @@
 """Who may do what: every method, found by reflection, for callers with different rights."""
 
-import os
 import shutil
 import subprocess
 
@@ -19,6 +18,7 @@ from rights import (
     needs,
     reflected,
 )
+from environment import clean_environment
 from server import Server, expect_status, open_channel
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -137,7 +137,7 @@ def test_plain_requests_get_the_statuses_of_http(running):
 
 
 def test_listeners_of_the_network_want_a_word(binary):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
+    environment = clean_environment()
     for _ in range(2):
         done = subprocess.run(
             [binary, "serve", "--durability", "volatile", "--listen", "0.0.0.0:0"],

@@ -1,11 +1,11 @@
 """Tokens that somebody has taken for a name or a file: no message repeats one."""
 
 import json
-import os
 import re
 import subprocess
 
 import pytest
+from environment import clean_environment
 from server import Server
 
 TOKEN = "pelton_" + "A1b2-_" * 7 + "A"
@@ -26,9 +26,7 @@ def server(binary, tmp_path_factory):
 
 
 def pelton(binary, home, *words, **variables):
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     environment |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), **variables}
     return subprocess.run(
         [binary, *words], env=environment, capture_output=True, text=True, timeout=60, cwd=home

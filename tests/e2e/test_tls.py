@@ -18,6 +18,7 @@ import blob_client
 import grpc
 import pytest
 from certificates import Authority
+from environment import clean_environment
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from metrics_page import fetch
 from pelton.v1 import blob_pb2, echo_pb2, echo_pb2_grpc, kv_pb2, kv_pb2_grpc
@@ -103,9 +104,7 @@ def context_of(authority):
 
 
 def run(binary, *words, **options):
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     return subprocess.run(
         [binary, *map(str, words)],
         capture_output=True,

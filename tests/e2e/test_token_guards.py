@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from certificates import Authority
+from environment import clean_environment
 from server import Server, wait_until
 from test_tokens import CLOSED, OPEN, made, pelton
 
@@ -28,9 +29,7 @@ def admin(tmp_path):
 
 def run(binary, server, admin, *words, code=0):
     """What a command of the administrator prints, and says."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     environment |= {"PELTON_ADDRESS": server.address, "PELTON_TOKEN_FILE": str(admin)}
     ran = subprocess.run(
         [binary, *map(str, words)], env=environment, capture_output=True, text=True, timeout=60

@@ -10,15 +10,14 @@ import subprocess
 import time
 
 import pytest
+from environment import clean_environment
 from server import Server, wait_until
 from test_tokens import CLOSED, OK, OPEN, TOKEN, UNAUTHENTICATED, get, made, pelton
 
 
 def rotate(binary, address, token, *words, output=None, **more):
     """A rotation of `admin` with its own token, whose output goes elsewhere."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    } | {"PELTON_ADDRESS": address, "PELTON_TOKEN": token}
+    environment = clean_environment() | {"PELTON_ADDRESS": address, "PELTON_TOKEN": token}
     command = [binary, "token", "rotate", "admin", *map(str, words)]
     return subprocess.run(
         command, env=environment, stdout=output, stderr=subprocess.PIPE, timeout=60, **more

@@ -13,6 +13,7 @@ import termios
 import time
 
 import pytest
+from environment import clean_environment
 from pelton.v1 import kv_pb2, kv_pb2_grpc
 from server import Server, open_channel
 
@@ -20,7 +21,7 @@ ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l\x1b[?7l", b"\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 
 def environment():
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PELTON_")}
+    kept = clean_environment()
     return {**kept, "PELTON_CLIENT_CONFIG": "/dev/null"}
 
 

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 
+from environment import clean_environment
 from ports import free_ports
 
 MARK = "---- end of block ----"
@@ -60,9 +61,7 @@ def script(pieces, ports):
 
 def plain_environment(binary, path=()):
     """That of the caller without its settings of Pelton, and with `pelton` on the PATH."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
+    environment = clean_environment()
     environment["PATH"] = os.pathsep.join([os.path.dirname(binary), *path, environment["PATH"]])
     return environment
 

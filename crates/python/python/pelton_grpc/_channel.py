@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence
 
-from . import _lifetime, _native, _options, _target
+from . import _lifetime, _native, _options, _target  # noqa: F401 (_lifetime acts at the end)
 from ._connectivity import Subscribers
 from ._credentials import CallAuthority, default_roots, unpack
 from ._dispatcher import Dispatcher
