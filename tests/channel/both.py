@@ -77,9 +77,7 @@ def run_aio(case, module, address, **options):
 
 def compare_aio(case, address, **options):
     """Runs a case with each channel of asyncio, and returns what both have found."""
-    found = {
-        name: run_aio(case, module, address, **options) for name, module in MODULES.items()
-    }
+    found = {name: run_aio(case, module, address, **options) for name, module in MODULES.items()}
     assert found["pelton"] == found["grpcio"], found
     return found["pelton"]
 

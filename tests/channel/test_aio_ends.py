@@ -99,9 +99,10 @@ def test_what_cannot_be_encoded_is_raised_where_the_call_is_waited_for(server):
         return found
 
     # grpc.aio raises a TypeError of its own.
-    assert run_aio(main, pelton_grpc.aio, server.address) == [
-        (CODE.INTERNAL, "Exception serializing request!")
-    ] * 2
+    assert (
+        run_aio(main, pelton_grpc.aio, server.address)
+        == [(CODE.INTERNAL, "Exception serializing request!")] * 2
+    )
 
 
 @pytest.fixture(scope="module")

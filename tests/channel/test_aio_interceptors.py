@@ -251,9 +251,7 @@ def test_an_interceptor_of_several_kinds_is_one_of_the_first(server):
         seen.append(details.method)
         return await continuation(details, request)
 
-    kinds = {
-        f"intercept_{kind}": lambda self, *words: intercept(*words) for kind in BASES
-    }
+    kinds = {f"intercept_{kind}": lambda self, *words: intercept(*words) for kind in BASES}
     both = type("Both", tuple(BASES.values()), kinds)()
 
     async def case(channel):

@@ -255,9 +255,7 @@ class Never(grpc.AuthMetadataPlugin):
 
 
 @pytest.mark.parametrize("returns", [True, False])
-def test_a_plugin_that_does_not_answer_ends_calls_at_their_deadline(
-    tls_server, authority, returns
-):
+def test_a_plugin_that_does_not_answer_ends_calls_at_their_deadline(tls_server, authority, returns):
     def case(channel):
         unary = echo_pb2_grpc.EchoStub(channel).Unary
         return outcome(lambda: unary(delayed(0), timeout=0.3), details=False)["code"]

@@ -15,6 +15,7 @@ import pytest
 from both import SECONDS, outcome
 from scripts import PROLOGUE, finish, run, start
 
+
 def test_the_slow_request_is_slow(server):
     with pelton_grpc.insecure_channel(server.address) as channel:
         call = channel.unary_unary("/pelton.v1.Echo/Unary")
@@ -203,9 +204,7 @@ def test_a_fork_beside_threads_that_call(server):
     assert run(script, server)[0] == ["over"]
 
 
-@pytest.mark.parametrize(
-    "where", ["echo(LATE)", "echo.future(LATE).result()", "next(stream(s()))"]
-)
+@pytest.mark.parametrize("where", ["echo(LATE)", "echo.future(LATE).result()", "next(stream(s()))"])
 def test_a_fork_in_the_handler_of_a_signal_while_a_call_blocks(server, where):
     script = f"""
         from pelton_grpc import _native

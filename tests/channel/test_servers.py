@@ -130,9 +130,7 @@ def test_streams(interop):
         duplex = method(
             channel, "stream_stream", "FullDuplexCall", MESSAGES.StreamingOutputCallResponse
         )
-        requests = [
-            MESSAGES.wanted(size, payload=MESSAGES.payload(1000)) for size in sizes
-        ]
+        requests = [MESSAGES.wanted(size, payload=MESSAGES.payload(1000)) for size in sizes]
         call = duplex(iter(requests), timeout=SECONDS, metadata=(INITIAL, TRAILING))
         found.append([len(message.payload.body) for message in call])
         found += [pairs(call.initial_metadata()), pairs(call.trailing_metadata()), call.code()]

@@ -314,9 +314,9 @@ def test_what_serializers_make_is_bytes(server, made):
 @pytest.mark.parametrize("made", [None, "text", bytearray(b""), 5])
 def test_a_stream_of_what_is_not_bytes_ends(server, made):
     with pelton_grpc.insecure_channel(server.address) as channel:
-        call = channel.stream_stream(
-            "/pelton.v1.Echo/Stream", request_serializer=lambda _: made
-        )(iter([b""]), timeout=SECONDS)
+        call = channel.stream_stream("/pelton.v1.Echo/Stream", request_serializer=lambda _: made)(
+            iter([b""]), timeout=SECONDS
+        )
         found = outcome(lambda: list(call))
         assert found["code"] is grpc.StatusCode.INTERNAL
         assert found["details"] == "Exception serializing request!"

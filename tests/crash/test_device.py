@@ -25,7 +25,7 @@ class Script:
         name = hexadecimal(f"{ROOT}/{path}")
         arguments = f'AT_FDCWD<{hexadecimal("/")}>, "{name}", {flags}, 0666'
         self.call("openat", arguments, self.next_descriptor)
-        return f'{self.next_descriptor}<{hexadecimal(f"{ROOT}/{path}".rstrip("/"))}>'
+        return f"{self.next_descriptor}<{hexadecimal(f'{ROOT}/{path}'.rstrip('/'))}>"
 
     def write(self, file, data, offset):
         self.call("pwrite64", f'{file}, "", {len(data)}, {offset})', len(data), data)

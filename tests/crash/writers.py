@@ -131,18 +131,14 @@ class Writer:
 
     def put_for_an_hour(self):
         key, value = self.key(), self.value()
-        request = pb.PutRequest(
-            database=self.name, key=key, value=value, time_to_live_ms=HOUR_MS
-        )
+        request = pb.PutRequest(database=self.name, key=key, value=value, time_to_live_ms=HOUR_MS)
         answer, stream = self.ask("KeyValue/Put", request)
         self.note(stream, self.changed({key: Entry(value, answer.version, SOME_TIME)}))
 
     def put_briefly(self):
         """Whenever it is looked at, it has expired: as if the key had been removed."""
         key, value = self.key(), self.value()
-        request = pb.PutRequest(
-            database=self.name, key=key, value=value, time_to_live_ms=BRIEF_MS
-        )
+        request = pb.PutRequest(database=self.name, key=key, value=value, time_to_live_ms=BRIEF_MS)
         _, stream = self.ask("KeyValue/Put", request)
         self.note(stream, self.changed({key: None}))
 

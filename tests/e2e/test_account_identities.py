@@ -63,8 +63,7 @@ def test_downloads_that_are_not_read_leave_others_half_of_the_account(running):
     for _ in range(2):
         with Honest(server.address, call=call, metadata=metadata) as honest:
             floods = [
-                Flood(server.address, MAX_WINDOW, MAX_WINDOW, 16_384, source)
-                for source in SOURCES
+                Flood(server.address, MAX_WINDOW, MAX_WINDOW, 16_384, source) for source in SOURCES
             ]
             for flood in floods:
                 flood.calls(ECHO, message, 8, tokens["greedy"])

@@ -72,9 +72,7 @@ def test_what_administrates_has_a_line(binary, tmp_path, form, level):
                 with pytest.raises(grpc.RpcError):
                     kv = kv_pb2_grpc.KeyValueStub(channel)
                     kv.Put(kv_pb2.PutRequest(database="orders"), metadata=header(made))
-                admin.RevokeToken(
-                    admin_pb2.RevokeTokenRequest(name="ci"), metadata=header(GOOD)
-                )
+                admin.RevokeToken(admin_pb2.RevokeTokenRequest(name="ci"), metadata=header(GOOD))
                 drop = admin_pb2.DropDatabaseRequest(name="orders", confirm_name="orders")
                 admin.DropDatabase(drop, metadata=header(GOOD))
                 count += 5

@@ -151,7 +151,7 @@ def test_a_certificate_for_several_identities_stands_for_none(binary, identity, 
             bind(binary, server, "two", "san:dns:two.example")
             assert get_as(server, authority, both) == UNAUTHENTICATED
             # Both are the caller's own.
-            both_names = r'more than one identity, \"one\", \"two\"'
+            both_names = r"more than one identity, \"one\", \"two\""
             wait_until(lambda: both_names in server.log(), 30, server.log)
             token(binary, server, "revoke", "one")
             assert get_as(server, authority, both) == OK

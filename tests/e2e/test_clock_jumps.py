@@ -33,9 +33,7 @@ def clocks(library, tmp_path):
 
 
 def server_with(clock, binary, *arguments, port=0):
-    return Server(
-        binary, *arguments, listen=(f"127.0.0.1:{port}",), variables=clock.variables
-    )
+    return Server(binary, *arguments, listen=(f"127.0.0.1:{port}",), variables=clock.variables)
 
 
 def leader_with(clock, binary, tmp_path, port, *arguments):

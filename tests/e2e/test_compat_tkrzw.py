@@ -250,9 +250,7 @@ def test_search(stub):
             put(stub, key, b"", index)
 
     def search(mode, pattern, capacity=0, index=ORDERED):
-        request = pb.SearchRequest(
-            dbm_index=index, mode=mode, pattern=pattern, capacity=capacity
-        )
+        request = pb.SearchRequest(dbm_index=index, mode=mode, pattern=pattern, capacity=capacity)
         response = stub.Search(request)
         return response.status.code, list(response.matched)
 
@@ -325,9 +323,7 @@ def test_iterate(stub, older):
         pb.IterateRequest(dbm_index=2),
         pb.IterateRequest(operation=99),
     ):
-        expect_status(
-            grpc.StatusCode.INVALID_ARGUMENT, lambda: list(stub.Iterate(iter([wrong])))
-        )
+        expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: list(stub.Iterate(iter([wrong]))))
 
 
 def test_an_iterator_finds_its_way_when_all_is_cleared(stub):
@@ -389,9 +385,7 @@ def stream_request(kind, omit=False, **fields):
         "compare_exchange": pb.CompareExchangeRequest,
         "increment": pb.IncrementRequest,
     }
-    return pb.StreamRequest(
-        **{f"{kind}_request": types[kind](**fields), "omit_response": omit}
-    )
+    return pb.StreamRequest(**{f"{kind}_request": types[kind](**fields), "omit_response": omit})
 
 
 def test_stream(stub, older):
@@ -433,9 +427,7 @@ def test_stream(stub, older):
         stream_request("get", dbm_index=-1),
         stream_request("set", omit=True, dbm_index=2),
     ):
-        expect_status(
-            grpc.StatusCode.INVALID_ARGUMENT, lambda: list(stub.Stream(iter([wrong])))
-        )
+        expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: list(stub.Stream(iter([wrong]))))
 
 
 def test_queue(stub):

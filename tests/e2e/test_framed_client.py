@@ -68,14 +68,17 @@ def test_requests_are_the_bytes_of_brpcs_clients():
     # Compression, correlation id, content type, checksum.
     assert types == {3: [0], 4: [0x20 | 1 << 32], 10: [0], 11: [0], 12: [b""]}
     ours = call_frame(*ECHO, HELLO, correlation_id=types[4][0], log_id=0, compress=0)
-    assert whole.startswith(b"PRPC") and ours[12:].startswith(whole[12:-len(HELLO) - 6])
+    assert whole.startswith(b"PRPC") and ours[12:].startswith(whole[12 : -len(HELLO) - 6])
     assert masked_crc32c(HELLO).hex() == "d38cab46"
 
 
 def test_requests_are_the_bytes_of_srpcs_clients():
     body = hexed("0a0c48656c6c6f2c207372706321 120431343132")
-    expected = hexed("""53525043 00000013 00000014 00000000 0a0f0a074578616d706c6512044563686f
-        3800""") + body
+    expected = (
+        hexed("""53525043 00000013 00000014 00000000 0a0f0a074578616d706c6512044563686f
+        3800""")
+        + body
+    )
     assert srpc_frame("Example", "Echo", body).hex() == expected.hex()
     # What its client of baidu_std begins with: no correlation id.
     expected = hexed("50525043 00000025 00000011 0a0f0a074578616d706c6512044563686f") + body

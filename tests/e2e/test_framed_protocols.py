@@ -138,9 +138,7 @@ def test_pipelined_calls_are_told_apart_by_their_ids(connection):
             response = connection.response()
             assert response.error_code == 0
             seen[response.correlation_id] = response.body
-        assert seen == {
-            number << 40 | 1: bytes_field(1, f"{number}") for number in range(1, 301)
-        }
+        assert seen == {number << 40 | 1: bytes_field(1, f"{number}") for number in range(1, 301)}
 
 
 def test_a_slow_call_is_overtaken(connection):

@@ -129,9 +129,7 @@ def test_a_fifth_watch_and_a_request_out_of_range_are_refused(binary, busy):
                 )
             four = [watch(calls, interval_ms=50) for _ in range(4)]
             assert all(next(reports).elapsed_ns for reports in four)
-            expect_status(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: next(watch(calls)), "no room"
-            )
+            expect_status(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: next(watch(calls)), "no room")
             four[0].cancel()
 
             def has_room():

@@ -61,9 +61,7 @@ def test_a_workload_of_ycsb_makes_its_calls(binary, server, letter):
         before, entries = calls_of(server), entries_of(server)
         report = load(binary, server, "--ycsb", letter, "--threads", 2)
         assert report["failures"] == report["misses"] == 0, report
-        made = {
-            method: count - before.get(method, 0) for method, count in calls_of(server).items()
-        }
+        made = {method: count - before.get(method, 0) for method, count in calls_of(server).items()}
         total = sum(made.values())
         shares = {method: 100 * count / total for method, count in made.items()}
         assert shares == pytest.approx(YCSB[letter], abs=4), (again, made)

@@ -182,9 +182,7 @@ def run(binary, server, *words, **variables):
     )
 
 
-def test_the_spans_of_a_command_are_the_parents_of_those_of_the_server(
-    binary, tmp_path, collector
-):
+def test_the_spans_of_a_command_are_the_parents_of_those_of_the_server(binary, tmp_path, collector):
     content = tmp_path / "content"
     content.write_bytes(b"x" * 1000)
     parent = f"00-{TRACE.hex()}-{CALLER.hex()}-01"

@@ -281,9 +281,7 @@ def test_tracestate_is_kept_and_a_malformed_one_is_dropped(binary, collector):
             assert span.message.trace_state == (state if expected is None else expected)
 
 
-def test_a_command_passes_tracestate_on_and_takes_no_collector_of_other_programs(
-    binary, collector
-):
+def test_a_command_passes_tracestate_on_and_takes_no_collector_of_other_programs(binary, collector):
     trace, span = b"\xab" * 16, b"\xcd" * 8
     variables = {
         "PATH": os.environ["PATH"],
@@ -320,9 +318,7 @@ def test_calls_that_are_refused_have_spans_and_health_checks_begin_no_trace(bina
     listen = ["127.0.0.1:0+anonymous=none"]
     volatile = {"PELTON_DURABILITY": "volatile"}
     with (
-        Server(
-            binary, *flags, "--init-admin", listen=listen, variables=volatile
-        ) as server,
+        Server(binary, *flags, "--init-admin", listen=listen, variables=volatile) as server,
         open_channel(server.address) as channel,
     ):
         kv = kv_pb2_grpc.KeyValueStub(channel)

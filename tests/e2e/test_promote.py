@@ -60,9 +60,7 @@ def write(server, key, value=b"value"):
 
 
 def replica_at(binary, folder, leader_port, port, *arguments):
-    return replica_of(
-        binary, folder, leader_port, *arguments, listen=(f"127.0.0.1:{port}",)
-    )
+    return replica_of(binary, folder, leader_port, *arguments, listen=(f"127.0.0.1:{port}",))
 
 
 def test_a_replica_takes_the_place_of_a_lost_leader_with_all_that_was_answered(binary, tmp_path):
@@ -116,9 +114,7 @@ def test_an_old_leader_that_runs_hears_of_the_new_one_and_takes_no_more_writes(b
         assert found(leader, b"k"), "reads go on"
         told = status(binary, leader)
         expected = ("superseded", 1, 2, f"127.0.0.1:{port}")
-        assert expected == (
-            told["role"], told["epoch"], told["higher_epoch"], told["new_leader"]
-        )
+        assert expected == (told["role"], told["epoch"], told["higher_epoch"], told["new_leader"])
         write(replica, b"k3")
         # It comes back as a replica with an empty folder, and its old one stays.
         assert leader.stop() == 0
@@ -315,9 +311,7 @@ def test_no_answered_write_is_lost_whoever_is_killed_before_and_within_a_promoti
             # It has answered nothing since, as its replica acknowledges nothing more.
             leader.kill()
             old, leader, lead = lead, replica, 1 - lead
-            replica = replica_at(
-                binary, tmp_path / str(folders), ports[lead], ports[old], *flags
-            )
+            replica = replica_at(binary, tmp_path / str(folders), ports[lead], ports[old], *flags)
             folders += 1
             serves(leader)
             there = {key for key, *_ in entries(leader)}
@@ -337,8 +331,15 @@ def test_an_old_leader_comes_back_with_its_folder_of_which_what_nobody_had_is_se
     binary, tmp_path
 ):
     ports = free_ports(3)
-    leader = leader_of(binary, tmp_path / "0", ports[0], "--replicas-acked", "1",
-                       "--replicas-acked-timeout", "300ms")
+    leader = leader_of(
+        binary,
+        tmp_path / "0",
+        ports[0],
+        "--replicas-acked",
+        "1",
+        "--replicas-acked-timeout",
+        "300ms",
+    )
     replica = replica_at(binary, tmp_path / "1", ports[0], ports[1], *ONE)
     back = None
     try:
@@ -393,8 +394,16 @@ def started_in_vain(binary, copy, folder, port):
     shutil.copytree(folder, copy)
     before = sorted(path.name for path in copy.iterdir())
     told = subprocess.run(
-        [binary, "serve", "--data", str(copy), "--follow", f"127.0.0.1:{port}", "--listen",
-         "127.0.0.1:0"],
+        [
+            binary,
+            "serve",
+            "--data",
+            str(copy),
+            "--follow",
+            f"127.0.0.1:{port}",
+            "--listen",
+            "127.0.0.1:0",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -446,9 +455,7 @@ def test_a_promoted_server_takes_nothing_of_a_replica_where_the_old_leader_was(b
 def test_a_lost_replica_is_forgotten_and_then_not_needed(binary, tmp_path):
     leader_port, *ports = free_ports(4)
     leader = leader_of(binary, tmp_path / "leader", leader_port, *ONE)
-    replicas = [
-        replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports
-    ]
+    replicas = [replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports]
 
     def forget(*arguments):
         return subprocess.run(
@@ -494,7 +501,10 @@ def test_a_lost_replica_is_forgotten_and_then_not_needed(binary, tmp_path):
         assert found(replicas[1], b"after")
         refused = subprocess.run(
             [binary, "forget-replicas", "--address", replicas[1].address],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
         )
         assert refused.returncode == 3 and "is a replica" in refused.stdout, refused.stdout
     finally:
@@ -506,9 +516,7 @@ def test_what_was_confirmed_in_a_history_does_not_bind_in_another_one(binary, tm
     """A replica that has confirmed a high epoch follows who was promoted by force in a lower."""
     leader_port, *ports = free_ports(3)
     leader = leader_of(binary, tmp_path / "leader", leader_port, *ONE)
-    one, two = (
-        replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports
-    )
+    one, two = (replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports)
     try:
         serves(leader)
         for number in range(20):
@@ -556,9 +564,20 @@ def test_a_damaged_confirmation_is_named_as_such(binary, tmp_path):
             pass
         (tmp_path / "replica" / "pelton-epoch").write_text("pelton-epoch\nformat 2\n")
         told = subprocess.run(
-            [binary, "serve", "--data", str(tmp_path / "replica"), "--follow",
-             f"127.0.0.1:{port}", "--listen", "127.0.0.1:0"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+            [
+                binary,
+                "serve",
+                "--data",
+                str(tmp_path / "replica"),
+                "--follow",
+                f"127.0.0.1:{port}",
+                "--listen",
+                "127.0.0.1:0",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
         )
         assert told.returncode == 3 and "pelton-epoch is damaged" in told.stdout, told.stdout
         assert "thread" not in told.stdout, told.stdout
@@ -567,9 +586,7 @@ def test_a_damaged_confirmation_is_named_as_such(binary, tmp_path):
 def test_a_failed_promotion_says_who_has_confirmed_and_who_has_not(binary, tmp_path):
     leader_port, *ports = free_ports(4)
     leader = leader_of(binary, tmp_path / "leader", leader_port, *ONE)
-    replicas = [
-        replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports
-    ]
+    replicas = [replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports]
     try:
         serves(leader)
         for number in range(20):
@@ -594,9 +611,7 @@ def test_a_lower_number_of_replicas_holds_when_as_many_as_before_have_it(binary,
     leader_port, *ports = free_ports(3)
     two_acked = ("--replicas-acked", "2", *PATIENT)
     leader = leader_of(binary, tmp_path / "leader", leader_port, *two_acked)
-    one, two = (
-        replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports
-    )
+    one, two = (replica_at(binary, tmp_path / str(port), leader_port, port, *ONE) for port in ports)
     try:
         serves(leader)
         write(leader, b"k")
@@ -684,8 +699,7 @@ def test_a_replica_that_follows_one_with_less_keeps_what_it_has_acknowledged(bin
     folders = [tmp_path / str(port) for port in ports]
     leader = leader_of(binary, tmp_path / "leader", leader_port, *ONE)
     one, two = (
-        replica_at(binary, folder, leader_port, port, *ONE)
-        for folder, port in zip(folders, ports)
+        replica_at(binary, folder, leader_port, port, *ONE) for folder, port in zip(folders, ports)
     )
     try:
         serves(leader)

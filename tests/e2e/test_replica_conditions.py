@@ -114,9 +114,7 @@ def is_written(server, key):
 def test_a_replica_and_its_copied_folder_count_once_and_either_goes_on_alone(binary, tmp_path):
     """Somebody copies the folder of a replica to have another one: both have its id."""
     port, *_ = free_ports(2)
-    leader = leader_of(
-        binary, tmp_path / "leader", port, "--replicas-acked", "2", *TIMEOUT
-    )
+    leader = leader_of(binary, tmp_path / "leader", port, "--replicas-acked", "2", *TIMEOUT)
     first = replica_of(binary, tmp_path / "first", port)
     other = replica_of(binary, tmp_path / "other", port)
     copied = None

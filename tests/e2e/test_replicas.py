@@ -284,9 +284,7 @@ def test_metrics_and_status_say_how_far_behind_a_replica_is(binary, tmp_path):
         return {words[0]: float(words[1]) for words in samples if len(words) == 2}
 
     pages = free_ports(2)
-    with leader_of(
-        binary, tmp_path / "leader", port, "--metrics-listen", str(pages[0])
-    ) as leader:
+    with leader_of(binary, tmp_path / "leader", port, "--metrics-listen", str(pages[0])) as leader:
         with replica_of(
             binary, tmp_path / "replica", port, "--metrics-listen", str(pages[1])
         ) as replica:
@@ -336,9 +334,7 @@ def test_a_replica_for_which_the_log_has_gone_on_too_far_takes_a_new_copy(binary
             assert replica.process.pid == pid and replica.process.poll() is None
 
 
-def test_a_replica_of_another_history_takes_a_new_copy_and_sets_aside_what_it_had(
-    binary, tmp_path
-):
+def test_a_replica_of_another_history_takes_a_new_copy_and_sets_aside_what_it_had(binary, tmp_path):
     port = free_port()
     own = free_port()
     where = (f"127.0.0.1:{own}",)
@@ -384,8 +380,16 @@ def test_blobs_come_before_what_names_them_and_go_when_they_are_replaced(binary,
                 found = [tmp_path / "of-leader", tmp_path / "of-replica"]
                 for server, path in zip((leader, replica), found):
                     subprocess.run(
-                        [binary, "download", name, "--to", path, "--force",
-                         "--address", server.address],
+                        [
+                            binary,
+                            "download",
+                            name,
+                            "--to",
+                            path,
+                            "--force",
+                            "--address",
+                            server.address,
+                        ],
                         check=True,
                         stdout=subprocess.DEVNULL,
                         timeout=60,
@@ -424,9 +428,7 @@ def test_a_replica_of_a_replica_has_what_the_first_leader_has(binary, tmp_path):
         middle.kill()
 
 
-def test_tokens_of_the_leader_are_good_at_a_replica_and_it_needs_the_right_admin(
-    binary, tmp_path
-):
+def test_tokens_of_the_leader_are_good_at_a_replica_and_it_needs_the_right_admin(binary, tmp_path):
     port = free_port()
     folder = tmp_path / "leader"
     listen = f"127.0.0.1:{port}+anonymous=none"

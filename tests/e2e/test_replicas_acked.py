@@ -115,9 +115,7 @@ def test_what_was_answered_is_on_the_replica_when_the_leader_dies(binary, tmp_pa
         replica.kill()
 
 
-def test_a_write_that_waits_in_vain_is_unknown_and_seen_when_the_replica_is_back(
-    binary, tmp_path
-):
+def test_a_write_that_waits_in_vain_is_unknown_and_seen_when_the_replica_is_back(binary, tmp_path):
     port, page = free_ports(2)
     flags = ("--replicas-acked", "1", *TIMEOUT, "--metrics-listen", f"127.0.0.1:{page}")
 
@@ -169,9 +167,7 @@ def test_a_write_that_waits_in_vain_is_unknown_and_seen_when_the_replica_is_back
                 watched.cancel()
 
 
-def test_two_replicas_are_two_folders_and_the_second_may_come_while_a_write_waits(
-    binary, tmp_path
-):
+def test_two_replicas_are_two_folders_and_the_second_may_come_while_a_write_waits(binary, tmp_path):
     port = free_port()
     with leader_of(binary, tmp_path / "leader", port) as leader:
         with open_channel(leader.address) as channel:

@@ -396,9 +396,7 @@ def test_another_master_is_followed_and_none(binary, masters, tmp_path):
         change(first.address)
         wait_until_same(stub, first.folded())
         last = first.last_timestamp()
-        wait_until(
-            lambda: server_attributes(stub)["repl_max_timestamp"] == str(last), WAIT_SECONDS
-        )
+        wait_until(lambda: server_attributes(stub)["repl_max_timestamp"] == str(last), WAIT_SECONDS)
         change(second.address, 30)
         first.wait_for_followers(0)
         wait_until(lambda: content(stub).get(b"of second") == b"1", WAIT_SECONDS)

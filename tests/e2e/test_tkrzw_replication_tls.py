@@ -104,9 +104,7 @@ def test_a_master_with_tls_or_a_token_is_refused_with_what_to_use(binary, tmp_pa
     of_master = ["#dbm=tiny", "--ulog_prefix", f"{tmp_path}/ulog"]
     secure = start_with_auth(binary, authority, *of_master, "--data", f"{tmp_path}/secure")
     closed = start(binary, *of_master, "--data", f"{tmp_path}/closed", "--anonymous", "none")
-    opened = start(
-        binary, *of_master, "--data", f"{tmp_path}/open", "--anonymous", "service:tkrzw"
-    )
+    opened = start(binary, *of_master, "--data", f"{tmp_path}/open", "--anonymous", "service:tkrzw")
     words = [f"{tmp_path}/f.tkh", "--server_id", "2"]
     with secure, closed, opened, start(binary, *words) as server:
         with open_channel(server.address) as channel, open_channel(opened.address) as other:

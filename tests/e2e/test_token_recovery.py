@@ -197,9 +197,7 @@ def test_a_first_start_may_be_cut_off_anywhere(binary, tmp_path):
         file.chmod(mode)
         file.write_text(left)
         with pytest.raises(AssertionError, match="something of this name already"):
-            Server(
-                binary, "--data", str(data), "--init-admin-file", str(file), listen=(CLOSED,)
-            )
+            Server(binary, "--data", str(data), "--init-admin-file", str(file), listen=(CLOSED,))
         assert file.read_text() == left
         file.unlink()
     link = tmp_path / "link"
@@ -215,9 +213,7 @@ def test_a_first_start_that_is_killed_leaves_one_that_works(binary, tmp_path):
         data = tmp_path / f"data-{turn}"
         file.unlink(missing_ok=True)
         command = [binary, "serve", "--listen", CLOSED, "--data", data, "--init-admin-file", file]
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if turn % 2:
             wait_until(file.exists)
         time.sleep(turn / 2000)

@@ -492,8 +492,7 @@ def test_who_does_not_read_goes_on_from_the_log_and_holds_nothing(binary, tmp_pa
                 next(call)
             value = bytes(100_000)
             versions = [
-                kv.Put(pb.PutRequest(key=b"%d" % (n % 10), value=value)).version
-                for n in range(300)
+                kv.Put(pb.PutRequest(key=b"%d" % (n % 10), value=value)).version for n in range(300)
             ]
             assert server.resident_bytes() < 250 << 20
             for call in slow:

@@ -38,9 +38,7 @@ class Flood(Connection):
     small as the protocol has it (65 535 bytes) unless `connection_window` opens it.
     """
 
-    def __init__(
-        self, address, window=0, connection_window=None, receive_buffer=None, source=None
-    ):
+    def __init__(self, address, window=0, connection_window=None, receive_buffer=None, source=None):
         settings = settings_payload(initial_window_size=window)
         super().__init__(address, settings, receive_buffer=receive_buffer, source=source)
         self.greeted = False

@@ -28,7 +28,10 @@ CHANGING = [
     (r"pelton_[\w-]{43}", "pelton_TOKEN"),
     (r"sport = :\d+", "sport = :PORT"),
     (r"127\.0\.0\.1:\d{5}", "FREE_ADDRESS"),
-    (r"\b(created_at_ms|(?:previous_)?expires_at_ms|wall_ms|elapsed_ms|now_ms)(\"?: ?)\d+", r"\1\2NUMBER"),
+    (
+        r"\b(created_at_ms|(?:previous_)?expires_at_ms|wall_ms|elapsed_ms|now_ms)(\"?: ?)\d+",
+        r"\1\2NUMBER",
+    ),
     (r"\b[0-9a-f]{32}\b", "ID32"),
     (r"\b[0-9a-f]{16}\b", "ID16"),
     # What was measured has a fraction; what is written in messages and defaults has none.
@@ -55,7 +58,9 @@ def commands(text):
 def run(command, folder, environment):
     """What a transcript says of a command and what it printed."""
     code, output, errors = session.typed(command, folder, environment, SECONDS)
-    output, errors = (normal(text, folder.parent, environment["PELTON_ADDRESS"]) for text in (output, errors))
+    output, errors = (
+        normal(text, folder.parent, environment["PELTON_ADDRESS"]) for text in (output, errors)
+    )
     lines = [f"$ {command}", *output.splitlines(), *(f"! {line}" for line in errors.splitlines())]
     if code:
         lines.append(f"[{code}]")
@@ -64,10 +69,23 @@ def run(command, folder, environment):
 
 def play(transcript, binary, folder):
     # Whatever terminal and language the tests run in.
-    environment = session.plain_environment(binary) | {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    environment = session.plain_environment(binary) | {
+        "COLUMNS": "100",
+        "LC_ALL": "C.UTF-8",
+        "NO_COLOR": "1",
+    }
     place = folder / "work"
     place.mkdir()
-    arguments = ["--data", str(folder / "data"), "--backup-root", str(folder / "backups"), "--threads", "2", "--memory-limit", "1GiB"]
+    arguments = [
+        "--data",
+        str(folder / "data"),
+        "--backup-root",
+        str(folder / "backups"),
+        "--threads",
+        "2",
+        "--memory-limit",
+        "1GiB",
+    ]
     with Server(binary, *arguments) as server:
         environment["PELTON_ADDRESS"] = server.address
         played = []
@@ -86,14 +104,23 @@ def test_commands_print_what_the_transcript_says(path, binary, tmp_path):
     if os.environ.get("UPDATE_TRANSCRIPTS") == "1":
         path.write_text(played)
         transcript = played
-    changes = difflib.unified_diff(transcript.splitlines(), played.splitlines(), "the transcript", "what was printed", n=1, lineterm="")
+    changes = difflib.unified_diff(
+        transcript.splitlines(),
+        played.splitlines(),
+        "the transcript",
+        "what was printed",
+        n=1,
+        lineterm="",
+    )
     changes = "\n".join(changes)
     assert not changes, changes
 
 
 def leaves(binary, *words):
     """The commands that have none below them, as the help lists them: their words."""
-    printed = subprocess.run([binary, *words, "--help"], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [binary, *words, "--help"], capture_output=True, text=True, check=True
+    ).stdout
     listed = re.search(r"^Commands:\n((?:  .*\n|\n)*)", printed, re.MULTILINE)
     if not listed:
         yield words
@@ -104,7 +131,13 @@ def leaves(binary, *words):
 
 
 def test_every_command_is_in_a_transcript(binary):
-    played = [line for path in TRANSCRIPTS for line in commands(path.read_text()) if "--help" not in line]
+    played = [
+        line for path in TRANSCRIPTS for line in commands(path.read_text()) if "--help" not in line
+    ]
     patterns = {words: r"\bpelton " + r" (?:.* )?".join(words) + r"\b" for words in leaves(binary)}
-    missing = [" ".join(words) for words, pattern in patterns.items() if not any(re.search(pattern, line) for line in played)]
+    missing = [
+        " ".join(words)
+        for words, pattern in patterns.items()
+        if not any(re.search(pattern, line) for line in played)
+    ]
     assert not missing, missing
