@@ -679,6 +679,22 @@ mod tests {
         }
     }
 
+    /// As much as is given back at a time, to the byte: nobody more is ended.
+    #[test]
+    fn no_more_are_ended_at_a_time_than_give_back_enough() {
+        for (first_bytes, ended) in [
+            (limits::RELIEVED_AT_ONCE_BYTES, [true, false]),
+            (limits::RELIEVED_AT_ONCE_BYTES - 1, [true, true]),
+        ] {
+            let account = Account::new(2 * MB);
+            let mut many = [1, 2].map(|node| holding(&account, node));
+            many[0].change(gathered(first_bytes), 1);
+            many[1].change(gathered(first_bytes - 2), 1);
+            holding(&account, 9).relieve(1 + limits::STALLED_MS * 1_000_000);
+            assert_eq!(many.each_ref().map(Holding::is_condemned), ended);
+        }
+    }
+
     /// Half messages too small for any of them to matter, each kept alive by a byte now and then,
     /// fill no account for long.
     #[test]

@@ -293,10 +293,12 @@ fn lock(limit: &Mutex<LineLimit>) -> MutexGuard<'_, LineLimit> {
 
 #[cfg(test)]
 mod tests {
-    use service::identities::{TOKEN_BYTES, TOKEN_PREFIX, Token};
+    use service::identities::{Identities, TOKEN_BYTES, TOKEN_PREFIX, Token, TokenKey};
     use service::method::Access;
+    use service::rights::Rights;
 
     use super::*;
+    use crate::settings::SilentLog;
 
     const LONG_NS: u64 = 1_000_000_000_000;
 
@@ -448,6 +450,44 @@ mod tests {
                 let missed = 10_000 - limits::ACTION_LINES_PER_CALLER;
                 assert_eq!(line(1, now_ns + LONG_NS / 2), Some(missed));
             }
+        }
+    }
+
+    /// Whoever has shown a token uses up its own lines, not those of others at its address.
+    #[test]
+    fn lines_of_a_token_are_not_those_of_its_address() {
+        let table = Identities::new(TokenKey::new(&[1; 32]), vec![Rights::default()]).table();
+        let key = table.of_listener(0);
+        let is_change = |method: &&Method| {
+            event_of(**method, Code::Ok).is_some()
+                && kind_of(**method, true) == LineKind::DatabaseChange
+        };
+        let &method = Method::ALL.iter().find(is_change).expect("there is one");
+        let LineOwner::Address(from) = address(1) else {
+            unreachable!("it is one");
+        };
+        for (caller, of_token) in [
+            (AuditCaller::Token("a"), true),
+            (AuditCaller::Anonymous, false),
+        ] {
+            let trail = AuditTrail::default();
+            for _ in 0..limits::ACTION_LINES_PER_CALLER {
+                let ended = EndedCall {
+                    method,
+                    code: Code::Ok,
+                    may_have_changed: true,
+                    key: Some(key),
+                    caller,
+                    subject: "",
+                    detail: "",
+                };
+                let peer = (&PeerAddress::Unix, from);
+                let denials = &mut ConnectionDenials::default();
+                trail.note(&SilentLog, peer, denials, &ended, LONG_NS);
+            }
+            let left = |owner| lock(&trail.changes).line(owner, 0, LONG_NS).is_some();
+            assert_eq!(left(LineOwner::Identity(key)), !of_token);
+            assert_eq!(left(address(1)), of_token);
         }
     }
 

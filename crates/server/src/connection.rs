@@ -414,11 +414,57 @@ pub(crate) fn open(io: &mut Io, about: &str, without_http2: bool) -> OpeningByte
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use service::identities::{Binding, Identities, NEVER_MS, TokenKey};
+    use service::rights::Rights;
+
     use super::*;
+    use crate::SharedWaker;
+    use crate::account::Account;
     use crate::pair::Pair;
 
     fn said(pair: &Pair) -> Vec<String> {
         pair.said.lock().expect("one thread").clone()
+    }
+
+    #[test]
+    fn all_callers_count_but_those_of_this_machine_without_an_identity() {
+        let identities = Identities::new(TokenKey::new(&[1; 32]), vec![Rights::new(Vec::new())]);
+        let binding: Binding = "uid:7".parse().expect("a binding");
+        let bound = Identity::bound("a", Rights::new(Vec::new()), NEVER_MS, binding.clone());
+        (identities.replace(vec![bound.expect("it is sound")], 0)).expect("it is new");
+        let table = identities.table();
+        let found = table.resolve_bindings(&[Arc::new(binding)], 0);
+        let found = found.expect("it has not expired").expect("it is bound");
+        let anonymous = table.of_listener(0);
+        let account = Account::new(1 << 20);
+        for (address, is_local) in [("127.0.0.1:1", true), ("192.0.2.1:1", false)] {
+            let address = PeerAddress::Tcp(address.parse().expect("an address"));
+            let wake: SharedWaker = Arc::new(|| {});
+            let holding = account.open(&address, &wake);
+            let peer = Peer {
+                address,
+                listener: 0,
+                outgoing: false,
+                over_limit: false,
+                place: None,
+                handshake: None,
+                tls: None,
+                user: None,
+            };
+            let id = ConnectionId {
+                slot: 0,
+                generation: 0,
+            };
+            let link = Link::new(id, &peer, holding, 0);
+            for (key, has_token) in [(found, true), (anonymous, false)] {
+                let counted = link.counted(key, table.get(key));
+                let counted = counted.map(|counted| counted.has_token);
+                let expected = (has_token || !is_local).then_some(has_token);
+                assert_eq!(counted, expected, "{is_local} {has_token}");
+            }
+        }
     }
 
     #[test]
