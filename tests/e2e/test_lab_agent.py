@@ -16,9 +16,10 @@ import time
 import grpc
 import pytest
 from certificates import Authority
+from environment import clean_environment
 from pelton.lab.v1 import agent_pb2, agent_pb2_grpc
 from server import Server, expect_status, open_channel, wait_until
-from test_lab_diagnose import ECHO_METHOD, diagnose, environment
+from test_lab_diagnose import ECHO_METHOD, diagnose
 
 WAIT_SECONDS = 30
 
@@ -42,7 +43,7 @@ def stub(address):
 
 def load(binary, server, *words):
     command = [binary, "load", "--address", server.address, "--keys", "1000", *words]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.DEVNULL, timeout=100)
+    done = subprocess.run(command, env=clean_environment(), stdout=subprocess.DEVNULL, timeout=100)
     assert done.returncode in (0, 1)
 
 
@@ -52,7 +53,7 @@ def run(binary, *words):
         capture_output=True,
         text=True,
         timeout=100,
-        env=environment(),
+        env=clean_environment(),
     )
 
 
@@ -280,7 +281,7 @@ def diagnose_without_agent(binary, busy, address, lose):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=clean_environment(),
     )
     try:
         for line in process.stderr:

@@ -2,6 +2,7 @@
 or the report says `undecided` and what it needs. A wrong name is a failure."""
 
 import base64
+import collections
 import concurrent.futures
 import contextlib
 import json
@@ -42,11 +43,25 @@ def diagnose(binary, target, *words, codes=(0,)):
     return json.loads(done.stdout)
 
 
+# Whether the last causes were named on a machine with nothing else to do.
+NAMED_WHERE_QUIET = collections.deque(maxlen=5)
+
+
+def is_quiet(report):
+    """Whether the machine had nothing else to do before the experiments; None: not known."""
+    busy_percent = (report["machine"] or {}).get("busy_before_percent")
+    return busy_percent is not None and busy_percent < 5
+
+
 def assert_named(report, *causes):
     """The first cause is one of these; `undecided` says what it needs, and is no failure where the
-    machine is too busy to decide."""
-    if report["verdict"] == "undecided":
+    machine is too busy to decide. On a quiet one it may come out so once in five."""
+    is_undecided = report["verdict"] == "undecided"
+    if is_quiet(report):
+        NAMED_WHERE_QUIET.append(not is_undecided)
+    if is_undecided:
         assert report["needs"], report
+        assert NAMED_WHERE_QUIET.count(False) < 2, f"undecided too often: {report}"
         pytest.skip(f"undecided: {report['sentence']}")
     assert report["causes"] and report["causes"][0] in causes, json.dumps(report, indent=1)
     assert report["evidence_for"], report
@@ -412,6 +427,17 @@ def test_one_call_at_a_time_does_not_say_what_a_server_can_do(binary, tmp_path):
         (["--target", "127.0.0.1:1", "--max-time", "1ms"], 2, "write 1s to 1h"),
         (["--target", "127.0.0.1:1", "--server-pid", "4000000000"], 3, "--server-pid is the"),
         (["--target", "192.0.2.1:1"], 2, "192.0.2.1:1 is on another machine"),
+        ([*["--target", "127.0.0.1:1", "--client", "x {target}"], "--yes"], 2, "--yes"),
+        (
+            [*["--target", "127.0.0.1:1", "--client", "x {target}"], "--token-file", "x"],
+            2,
+            "--token-file does not go with --client",
+        ),
+        (
+            [*["--target", "127.0.0.1:1", "--client", "x {target}"], "--token-without-tls"],
+            2,
+            "--token-without-tls does not go with --client",
+        ),
         ([*["--target", "127.0.0.1:1", "--client", "x {target}"], *ECHO], 2, "cannot be used with"),
         ([], 2, "--target <ADDRESS>"),
     ],
@@ -468,7 +494,7 @@ def test_the_ceiling_is_said_first_and_ctrl_c_leaves_the_report_so_far(binary, s
 
 def test_a_server_that_dies_leaves_a_report_of_what_was_measured(binary):
     with Server(binary) as server:
-        words = [*ECHO_METHOD, "{}", "--max-rate", "100000"]
+        words = [*ECHO_METHOD, "{}", "--max-rate", "100000", "--output", "json"]
         command = [binary, "lab", "diagnose", "--target", server.address, *words]
         with subprocess.Popen(
             command,
@@ -482,4 +508,36 @@ def test_a_server_that_dies_leaves_a_report_of_what_was_measured(binary):
             server.process.kill()
             out, _ = process.communicate(timeout=60)
     assert process.returncode == 0, out
-    assert "calls failed" in out, out
+    report = json.loads(out)
+    assert any("calls failed" in text for text in report["evidence_against"]), report
+    # One or two experiments name nothing, unless they took all of the generator's thread.
+    assert set(report["causes"]) <= {"generator"}, report
+
+
+def test_a_server_that_dies_between_two_runs_of_a_client_leaves_a_report(binary, tmp_path):
+    program = tmp_path / "client.py"
+    program.write_text(CLIENT)
+    command = f"{sys.executable} {program} {{target}} 4 1000000 0 0 4"
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(planted(sleep))
+        words = ["--client", command, "--client-time", "3s", "--output", "json"]
+        process = subprocess.Popen(
+            [binary, "lab", "diagnose", "--target", address, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+        )
+        runs = 0
+        while runs < 2 and (line := process.stderr.readline()):
+            runs += "runs the client" in line
+        # The second run goes on; the tap of the third finds nobody.
+        stack.close()
+        out, err = process.communicate(timeout=100)
+    if runs < 2:
+        pytest.skip("one run was enough, on a machine with much else to do")
+    assert process.returncode == 0, (out, err)
+    report = json.loads(out)
+    assert len(report["runs"]) >= 1 and report["causes"] == [], report
+    said = "\n".join(report["evidence_against"])
+    assert "a run of the client could not be made" in said, report

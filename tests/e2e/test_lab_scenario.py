@@ -252,7 +252,10 @@ def test_an_unknown_name_and_contradicting_flags_are_refused_at_once(binary):
         (("channels", "--csv", "a.csv"), "--csv is of the scenario chunk-size"),
         (("channels", "--quick", "--full"), "cannot be used with"),
         (("channels", "--rounds", "0"), "--rounds"),
-        (("channels", "--python", "a", "--grpc-client", "b"), "cannot be used with"),
+        # Both are needed for channels, and none of them where no client is of their kind.
+        (("channels", "--python", "a", "--grpc-client", "/nonexistent"), "No such file"),
+        (("in-flight", "--grpc-client", "b"), "--grpc-client: this scenario has no run of such"),
+        (("chunk-size", "--python", "a"), "--python: this scenario has no run of such a client"),
     ]:
         done = scenario(binary, *words, codes=(2,))
         assert text in done.stderr, done.stderr

@@ -15,8 +15,9 @@ from compat import tkrzw_rpc_pb2_grpc as pb_grpc
 from environment import clean_environment
 from server import Server, open_channel
 
-SHORT = ["--duration", "300ms", "--warm-up", "0s", "--keys", "1000"]
+SHORT = ["--duration", "300ms", "--warm-up", "0s"]
 NO_RECORD = 7
+NO_SPACE = 4
 
 
 def load(binary, address, *words, codes=(0, 1), **variables):
@@ -33,7 +34,9 @@ def load(binary, address, *words, codes=(0, 1), **variables):
 
 
 def figures(binary, address, *words, **more):
-    found = json.loads(load(binary, address, *SHORT, *words, "--output", "json", **more).stdout)
+    keys = ["--keys", 1_000] if {"get", "set"} & set(words) else []
+    words = [*SHORT, *keys, *words, "--output", "json"]
+    found = json.loads(load(binary, address, *words, **more).stdout)
     assert (found["failures"], found["first_failure"]) == (0, None)
     assert found["succeeded"] > 0
     return found
@@ -48,6 +51,7 @@ class ForeignServer(pb_grpc.DBMServiceServicer):
         self.keys = collections.Counter()
         self.unanswered = 0
         self.answers_all = False
+        self.refuses = False
 
     def note(self, method, keys=()):
         with self.lock:
@@ -62,10 +66,14 @@ class ForeignServer(pb_grpc.DBMServiceServicer):
         self.note("Get", [request.key])
         return pb.GetResponse(status=pb.StatusProto(code=NO_RECORD))
 
+    def set_response(self):
+        code = NO_SPACE if self.refuses else 0
+        return pb.SetResponse(status=pb.StatusProto(code=code, message="no space left"))
+
     def Set(self, request, context):
         assert request.overwrite
         self.note("Set", [request.key])
-        return pb.SetResponse()
+        return self.set_response()
 
     def SetMulti(self, request, context):
         self.note("SetMulti", [record.first for record in request.records])
@@ -82,7 +90,7 @@ class ForeignServer(pb_grpc.DBMServiceServicer):
                 self.keys[request.set_request.key] += 1
                 self.unanswered += request.omit_response
             if not request.omit_response or self.answers_all:
-                yield pb.StreamResponse(set_response=pb.SetResponse())
+                yield pb.StreamResponse(set_response=self.set_response())
 
 
 @contextlib.contextmanager
@@ -140,6 +148,27 @@ def test_a_stream_without_responses_ends_when_all_is_done(binary):
         service.answers_all = True
         done = load(binary, address, *SHORT, *words, codes=(3,))
         assert "no call to" in done.stderr and "failed" in done.stdout
+        assert "--messages" not in done.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--stream"]])
+def test_what_was_refused_is_told_in_the_words_of_the_server(binary, more):
+    with serving() as (service, address):
+        service.refuses = True
+        words = [*SHORT, "--operation", "set", *more]
+        done = load(binary, address, *words, codes=(3,))
+        assert "status 4 of Tkrzw: no space left" in done.stdout
+        assert "without effect" in done.stdout
+
+
+def test_streams_without_responses_say_what_is_not_seen(binary):
+    words = ["--operation", "set", "--stream", "--omit-responses"]
+    with serving() as (service, address):
+        service.refuses = True
+        done = load(binary, address, *SHORT, *words, "--messages", 50)
+        assert "those that were refused are not seen" in done.stdout
+        done = load(binary, address, *SHORT, *words, "--messages", 1 << 40, codes=(3,))
+        assert "fewer --messages end a stream earlier" in done.stderr
 
 
 def test_records_are_those_of_the_server(binary, tmp_path):
@@ -171,6 +200,15 @@ def test_records_are_those_of_the_server(binary, tmp_path):
     "words, text",
     [
         (["--records", "2"], "--records goes only with --operation get and set"),
+        (["--fill"], "--fill goes only with --operation get and set"),
+        (["--index", "1"], "--index goes only with --operation get and set"),
+        (["--keys", "5"], "--keys goes only with --operation get and set"),
+        (["--key-size", "5"], "--key-size goes only with --operation get and set"),
+        (["--distribution", "zipf"], "--distribution goes only with --operation get and set"),
+        (
+            ["--operation", "set", "--records", "1000", "--value-size", "16MiB"],
+            "do not fit into a message of gRPC",
+        ),
         (["--operation", "set", "--keys", "101", "--key-size", "2"], "do not fit into 2 digits"),
         (["--omit-responses"], "--stream"),
         (["--messages", "5"], "--omit-responses"),

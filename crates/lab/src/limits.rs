@@ -25,6 +25,13 @@ pub const RAMP_PARTS: usize = 8;
 /// Operations of one Batch: what the API takes in one atomic step.
 pub const MAX_BATCH: usize = 10_000;
 
+/// Bytes of one message of gRPC, whose length is a number of 32 bits: what has more of them cannot
+/// be sent.
+pub const MAX_GRPC_MESSAGE_BYTES: usize = u32::MAX as usize;
+
+/// Characters of a reason that an answer has, which are shown: a server may write any number.
+pub const SHOWN_REASON_CHARS: usize = 200;
+
 /// Kinds of calls that a workload has at most: a number to count for each.
 pub const MAX_KINDS: usize = 8;
 

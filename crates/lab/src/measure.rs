@@ -337,11 +337,8 @@ pub fn count_as(ending: &Ending<'_>, verdict: Option<Verdict>) -> Result<bool, F
     match ending {
         Ending::Status { status, messages } if status.is_ok() => match verdict {
             _ if *messages != 1 => Err(FailureKind::BadAnswer),
-            Some(Verdict::Good) => Ok(false),
-            Some(Verdict::Miss) => Ok(true),
-            Some(Verdict::NoEffect) => Err(FailureKind::NoEffect),
-            Some(Verdict::Wrong) => Err(FailureKind::WrongValue),
-            Some(Verdict::Unreadable) | None => Err(FailureKind::BadAnswer),
+            Some(verdict) => count_verdict(verdict),
+            None => Err(FailureKind::BadAnswer),
         },
         Ending::Status { status, .. } => Err(FailureKind::Status(status.code() as u8)),
         Ending::FramedError { status, .. } => Err(FailureKind::FramedError(*status)),
@@ -350,6 +347,31 @@ pub fn count_as(ending: &Ending<'_>, verdict: Option<Verdict>) -> Result<bool, F
         Ending::ConnectionLost { .. } => Err(FailureKind::ConnectionLost),
         Ending::BadAnswer { .. } => Err(FailureKind::BadAnswer),
     }
+}
+
+/// The same of what one answer says.
+pub(crate) fn count_verdict(verdict: Verdict) -> Result<bool, FailureKind> {
+    match verdict {
+        Verdict::Good => Ok(false),
+        Verdict::Miss => Ok(true),
+        Verdict::NoEffect => Err(FailureKind::NoEffect),
+        Verdict::Wrong => Err(FailureKind::WrongValue),
+        Verdict::Unreadable => Err(FailureKind::BadAnswer),
+    }
+}
+
+/// What an answer says that has come and does not do, for the user; `None`: it is not about an
+/// answer. `refusal`: its own words.
+pub(crate) fn describe_answer(
+    outcome: Result<bool, FailureKind>,
+    refusal: Option<String>,
+) -> Option<String> {
+    Some(match outcome {
+        Err(FailureKind::NoEffect) => refusal.unwrap_or_else(|| "it had no effect".into()),
+        Err(FailureKind::WrongValue) => "the answer has another value than it should".into(),
+        Err(FailureKind::BadAnswer) => "the answer cannot be read, or is another one's".into(),
+        _ => return None,
+    })
 }
 
 /// What an end says, for the user.

@@ -79,7 +79,7 @@ fn slow(pause: Duration) -> impl Fn(&common::Asked<'_>) -> Reply + Send + Sync {
 /// A way before a server that answers at once with a few bytes, and requests of so many bytes.
 /// Whoever answers and whoever asks are this process, which has little to do. Where others use the
 /// machine it comes out `undecided`, but nothing else may be named.
-fn way_named(conditions: Conditions, request_bytes: usize, cause: Cause) {
+fn of_way_alone(conditions: Conditions, request_bytes: usize, cause: Cause) {
     let server = Server::new(|_| Reply::Answer(b"ok".to_vec()));
     let tap = RunningTap::before(&server.address, conditions);
     let mut subject = subject(&server);
@@ -104,21 +104,21 @@ fn way_named(conditions: Conditions, request_bytes: usize, cause: Cause) {
 }
 
 #[test]
-fn a_way_that_is_full_of_requests_is_named() {
+fn nothing_but_the_bandwidth_is_named_of_a_way_that_is_full_of_requests() {
     let conditions = Conditions {
         bandwidth: Some(400_000),
         ..Conditions::default()
     };
-    way_named(conditions, 2_000, Cause::Bandwidth);
+    of_way_alone(conditions, 2_000, Cause::Bandwidth);
 }
 
 #[test]
-fn a_way_whose_packets_are_counted_is_named() {
+fn nothing_but_the_packets_is_named_of_a_way_whose_packets_are_counted() {
     let conditions = Conditions {
         packets_per_second: Some(400),
         ..Conditions::default()
     };
-    way_named(conditions, 10, Cause::PacketsPerSecond);
+    of_way_alone(conditions, 10, Cause::PacketsPerSecond);
 }
 
 /// Each connection has a thread of its own, which works on one call after the other.
@@ -233,6 +233,30 @@ fn what_was_measured_stays_when_the_user_ends_it_or_the_server_dies() {
     );
     assert!(!evidence.one.is_empty(), "{evidence:?}");
     drop(server);
+}
+
+/// What a lock brings in the first moments over several connections is not what it brings.
+#[test]
+fn an_experiment_that_the_user_cuts_off_is_not_compared_with_others() {
+    let lock = Mutex::new(());
+    let server = Server::new(move |asked| {
+        let _held = lock.lock();
+        thread::sleep(Duration::from_millis(16));
+        Reply::Answer(asked.message.to_vec())
+    });
+    let mut subject = subject(&server);
+    subject.ceiling.in_flight = 4;
+    let shown = Cell::new((0, Instant::now()));
+    let mut note = |_: &LoadPoint| shown.set((shown.get().0 + 1, Instant::now()));
+    // In the fourth experiment, which is the one with several connections.
+    let is_stopped = || {
+        let (experiments, last) = shown.get();
+        experiments == 3 && last.elapsed() >= Duration::from_millis(250)
+    };
+    let evidence = measured_with(&subject, &is_stopped, &mut note).expect("it is there");
+    assert_eq!(evidence.early_end, Some(EarlyEnd::User));
+    assert_eq!((evidence.one.len(), evidence.spread), (3, None));
+    assert_eq!(shown.get().0, 3);
 }
 
 #[test]

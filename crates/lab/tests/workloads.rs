@@ -233,7 +233,9 @@ fn batches_of_a_pipe_are_counted_by_their_answers() {
     let report = Report::new("Pipe".into(), &plan, outcome, 5);
     let fields = report.fields();
     let per_s = |name: &str| fields[name].as_f64().expect(name);
-    assert!((per_s("records_per_s") / per_s("calls_per_s") - 5.0).abs() < 1e-3);
+    // Two thirds of the batches have put their records.
+    let records_per_call = per_s("records_per_s") / per_s("calls_per_s");
+    assert!((records_per_call - 5.0 * 2.0 / 3.0).abs() < 1e-3);
 }
 
 /// What keeps no account of its calls needs no names for them.

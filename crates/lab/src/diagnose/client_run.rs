@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::client_verdict::{PILED_UP, cycle_ns, is_client_named, is_waited_for};
+use super::client_runs::{PILED_UP, cycle_ns};
+use super::client_verdict::{is_client_named, is_waited_for};
 use super::compression::compression_use;
 use super::evidence::{ClientEvidence, ClientRun};
 use super::limits::{LEFT_CALLS_TIME_LEAST, LEFT_CALLS_TIME_MOST};
@@ -158,7 +159,6 @@ pub fn client_run(
         TimeUse::ServerAtLimit,
         TimeUse::ServerNotReading,
     ];
-    const WINDOWS: &[TimeUse] = &[TimeUse::ServerWindow, TimeUse::ClientWindow];
     let figures = summary.figures();
     let connections = || {
         let all = summary.connections.iter().chain([&summary.others]);
@@ -173,13 +173,13 @@ pub fn client_run(
     let active_ns = longest_ns.max(one_after_another_ns).max(1);
     let each_second = |count: u64| count as f64 * 1e9 / active_ns as f64;
     let totals = &summary.totals;
-    let verdict = judge(summary);
+    let failed = totals.methods.iter().map(|method| method.failed).sum();
     ClientRun {
         stream_limit_made: summary.conditions.stream_limit,
         delay_ns: summary.conditions.delay_ns,
-        rate: each_second(totals.ended),
+        rate: each_second(totals.ended.saturating_sub(failed)),
         ended: totals.ended,
-        failed: totals.methods.iter().map(|method| method.failed).sum(),
+        failed,
         connections: connections()
             .map(|connection| connection.connections as usize)
             .sum::<usize>()
@@ -191,8 +191,10 @@ pub fn client_run(
         at_limit: figures.at_limit_ns as f64 / figures.times.total_ns().max(1) as f64,
         client_share: figures.times.share(CLIENT),
         server_share: figures.times.share(SERVER),
-        window_share: figures.times.share(WINDOWS),
+        server_window_share: figures.times.share(&[TimeUse::ServerWindow]),
+        client_window_share: figures.times.share(&[TimeUse::ClientWindow]),
         server_ns: totals.server_ns.value_at_quantile(0.5),
+        server_mean_ns: totals.server_ns.mean() as u64,
         call_ns: totals.call_ns.value_at_quantile(0.5),
         bytes_per_s: (
             each_second(connections().map(|one| one.bytes_to_server).sum()),
@@ -207,8 +209,14 @@ pub fn client_run(
         machine: client.machine.or(server.machine),
         server_machine: server.machine,
         server: server.process,
-        problem: (verdict.bottleneck == Bottleneck::NothingSeen).then_some(verdict.sentence),
+        problem: problem_of(summary),
     }
+}
+
+/// What the tap says of a run in which no call succeeded.
+fn problem_of(summary: &TapSummary) -> Option<String> {
+    let verdict = judge(summary);
+    (verdict.bottleneck == Bottleneck::NothingSeen).then_some(verdict.sentence)
 }
 
 /// There and back to the server: the quickest that TCP has measured, or what connecting took.

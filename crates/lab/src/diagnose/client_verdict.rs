@@ -3,16 +3,15 @@
 
 use super::agent_presence::needs_server;
 use super::cause::Cause;
-use super::compression::{client_compression, server_compression, with_compression};
+use super::client_runs::{JUDGED_CALLS, calls_open, cycle_ns, is_usable, plain_rates};
+use super::compression::{client_compression, with_compression};
 use super::diagnosis::{
-    Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate, times,
+    Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate,
 };
-use super::evidence::{ClientEvidence, ClientRun, ProcessUse};
+use super::evidence::{ClientEvidence, ClientRun, MachineUse, ProcessUse};
+use super::saturated_server::no_more_to_give;
 use super::wandering::with_pinned_run;
 use crate::tap::{LONG_WAY_NS, MARGIN, NAMED_SHARE, TAP_BUSY, TAP_RATHER_BUSY, WAY_SHARE, time};
-
-/// Calls of a run by which a client can be judged.
-const JUDGED_CALLS: u64 = 40;
 
 /// What is left of the throughput under another condition, if it depends on that.
 const LESS: f64 = 0.7;
@@ -26,18 +25,9 @@ const DELAY_SHARE: f64 = 0.75;
 /// How far from its prediction a throughput may be.
 const NEAR: f64 = 0.15;
 
-/// Calls that are open on a connection from which on they pile up.
-pub(super) const PILED_UP: usize = 256;
-
-/// How many times as many calls a server may answer as with one open, up to which it works on one
-/// at a time.
-const ONE_AT_A_TIME: f64 = 1.35;
-
-/// The same, from which on it works on several.
-const SEVERAL_AT_A_TIME: f64 = 1.7;
-
-/// Bytes a second above which a way may be full.
-const FULL_WAY_BYTES_PER_S: f64 = 65_536.0;
+/// What mean and most open calls are apart at most where a client begins each call when another one
+/// has ended: it keeps as many open as it may.
+const KEPT_OPEN: f64 = 0.8;
 
 /// Decides.
 pub fn judge_client(evidence: &ClientEvidence) -> Diagnosis {
@@ -66,8 +56,8 @@ fn decide(evidence: &ClientEvidence) -> Diagnosis {
             ),
             "a client that makes fewer calls a second",
         )
-    } else if plain.window_share >= NAMED_SHARE {
-        windows(plain)
+    } else if plain.window_share() >= NAMED_SHARE {
+        windows(evidence)
     } else if is_client_named(plain) {
         with_pinned_run(evidence, client(plain))
     } else if is_named(plain.server_share, plain.client_share) {
@@ -89,7 +79,7 @@ pub(super) fn is_waited_for(plain: &ClientRun) -> bool {
 /// Whether the client leaves the server without work, so that a run on one CPU may tell more.
 pub(super) fn is_client_named(plain: &ClientRun) -> bool {
     let is_seen = plain.problem.is_none() && plain.ended >= JUDGED_CALLS;
-    let is_other = plain.tap_busy >= TAP_BUSY || plain.window_share >= NAMED_SHARE;
+    let is_other = plain.tap_busy >= TAP_BUSY || plain.window_share() >= NAMED_SHARE;
     is_seen && !is_other && is_named(plain.client_share, plain.server_share)
 }
 
@@ -97,18 +87,73 @@ fn is_named(share: f64, other: f64) -> bool {
     share >= NAMED_SHARE && share >= other * MARGIN
 }
 
-fn windows(plain: &ClientRun) -> Diagnosis {
+/// Bytes waited for a window: for its size, or for a receiver that does not read on and so gives
+/// none, which its process shows.
+fn windows(evidence: &ClientEvidence) -> Diagnosis {
+    let plain = &evidence.plain;
+    let share = plain.window_share();
     let text = format!(
         "for {} of the time bytes waited for a flow-control window",
-        percent(plain.window_share)
+        percent(share)
     );
-    Diagnosis::named(Cause::Window, text)
-        .doubted("a receiver that does not read on gives no window either".into())
-        .changed(
-            "let the receiver give larger windows, or spread calls over more connections".into(),
-            None,
-            None,
-        )
+    let receiver = match plain.server_window_share >= plain.client_window_share {
+        true => WindowReceiver {
+            who: "server",
+            process: plain.server.as_ref(),
+            machine: plain.server_machine.as_ref(),
+            causes: (Cause::ServerThread, Cause::ServerCpu),
+            need: needs_server(evidence.agent.as_ref()),
+        },
+        false => WindowReceiver {
+            who: "client",
+            process: plain.client.as_ref(),
+            machine: plain.machine.as_ref(),
+            causes: (Cause::ClientThread, Cause::ClientCpu),
+            need: "what the client's process does: let this command start it".into(),
+        },
+    };
+    receiver.judge(text)
+}
+
+/// Whoever gives a window that was used up.
+struct WindowReceiver<'a> {
+    who: &'static str,
+    process: Option<&'a ProcessUse>,
+    machine: Option<&'a MachineUse>,
+    causes: (Cause, Cause),
+    /// What would have to be known where its process is not seen.
+    need: String,
+}
+
+impl WindowReceiver<'_> {
+    /// `text`: how long bytes waited.
+    fn judge(self, text: String) -> Diagnosis {
+        let unknown = |need: String| {
+            let text = format!(
+                "{text} of the {}: it is small, or its receiver does not read on",
+                self.who
+            );
+            Diagnosis::undecided(text, need)
+        };
+        let Some(process) = self.process else {
+            return unknown(self.need.clone());
+        };
+        match process_limit(process, self.machine, self.causes) {
+            ProcessLimit::Known(cause) => of_process(cause, self.who, process, self.machine)
+                .joined(Diagnosis::named(Cause::Window, text)),
+            ProcessLimit::Unclear => unknown(format!("a profile of the {}", self.who))
+                .supported(process_words(self.who, process)),
+            ProcessLimit::Waiting => Diagnosis::named(Cause::Window, text)
+                .supported(process_words(self.who, process))
+                .doubted("a receiver that does not read on gives no window either".into())
+                .changed(
+                    "let the receiver give larger windows, or spread calls over more connections"
+                        .into(),
+                    None,
+                    None,
+                ),
+        }
+    }
 }
 
 /// What was seen of who could have moved.
@@ -117,19 +162,6 @@ fn moved(plain: &ClientRun) -> String {
         "for {} of the time the client was the one to move, for {} the server",
         percent(plain.client_share),
         percent(plain.server_share)
-    )
-}
-
-fn calls_open(plain: &ClientRun) -> String {
-    format!(
-        "{}: {:.1} calls were open on average, {} at most, on {}",
-        rate(plain.rate),
-        plain.mean_open,
-        plain.most_open,
-        match plain.connections {
-            1 => "one connection".to_owned(),
-            several => format!("each of {several} connections"),
-        }
     )
 }
 
@@ -207,7 +239,7 @@ fn pace(plain: &ClientRun) -> Diagnosis {
 /// Both sides are waited for.
 fn both(plain: &ClientRun) -> Diagnosis {
     if plain.most_open <= 1 && plain.server_share < NAMED_SHARE * MARGIN {
-        let it = one_at_a_time(plain).supported(moved(plain));
+        let it = one_with_pauses(plain).supported(moved(plain));
         return it.supported(calls_open(plain));
     }
     let it = Diagnosis::undecided(
@@ -221,6 +253,25 @@ fn both(plain: &ClientRun) -> Diagnosis {
         _ => it,
     };
     it.supported(calls_open(plain))
+}
+
+/// The client makes one call after the other, and may pause in between.
+fn one_with_pauses(plain: &ClientRun) -> Diagnosis {
+    let pauses = |process: &&ProcessUse| !has_no_pause(plain, process);
+    let Some(process) = plain.client.as_ref().filter(pauses) else {
+        return one_at_a_time(plain);
+    };
+    let causes = (Cause::ClientThread, Cause::ClientCpu);
+    let it = match process_limit(process, plain.machine.as_ref(), causes) {
+        ProcessLimit::Waiting => pace(plain),
+        _ => Diagnosis::undecided(
+            "the client makes one call after the other, and whether it pauses in between or works \
+             is not known"
+                .into(),
+            "a profile of the client",
+        ),
+    };
+    it.supported(process_words("client", process))
 }
 
 /// How throughput follows the calls that may be open.
@@ -240,7 +291,8 @@ fn follows(evidence: &ClientEvidence) -> Follows {
     let Some(halved) = &evidence.halved else {
         return Follows::Unknown;
     };
-    if halved.ended < JUDGED_CALLS {
+    let made = [&evidence.halved, &evidence.delayed, &evidence.again];
+    if !made.into_iter().flatten().all(is_usable) {
         return Follows::Unclear;
     }
     let (least, most) = plain_rates(evidence);
@@ -259,19 +311,6 @@ fn follows(evidence: &ClientEvidence) -> Follows {
         true => Follows::Nothing,
         false => Follows::Unclear,
     }
-}
-
-/// The throughput of the client as it is, in the two runs: the lower and the higher one.
-fn plain_rates(evidence: &ClientEvidence) -> (f64, f64) {
-    let plain = evidence.plain.rate;
-    let again = evidence.again.as_ref().map_or(plain, |again| again.rate);
-    (plain.min(again).max(1e-9), plain.max(again).max(1e-9))
-}
-
-/// How long it takes until as many calls have ended as are open: a call with its time in a queue.
-pub(super) fn cycle_ns(plain: &ClientRun) -> f64 {
-    let open = (plain.mean_open * plain.connections_at_a_time as f64).max(1.0);
-    open * 1e9 / plain.rate.max(1e-9)
 }
 
 /// The part of the throughput that a longer way would leave if each call took so much longer.
@@ -297,7 +336,7 @@ fn server(evidence: &ClientEvidence) -> Diagnosis {
             ),
             Follows::Unclear => Diagnosis::undecided(
                 format!("calls wait for the server; {}", calls_open(plain)),
-                "a client that makes calls for a longer time, on a quieter machine",
+                "a client whose calls succeed, for a longer time, on a quieter machine",
             ),
         }
     };
@@ -376,7 +415,7 @@ fn way(plain: &ClientRun, way_ns: u64) -> Diagnosis {
     let text_of_change = "keep more calls in flight: they share the way";
     Diagnosis::named(Cause::Way, text)
         .supported(calls_open(plain))
-        .changed(text_of_change.into(), Some(2.0), None)
+        .changed(text_of_change.into(), None, None)
 }
 
 /// The limit on streams, if calls come up to it: named if they do for most of a run without a limit
@@ -405,7 +444,7 @@ fn stream_limit(evidence: &ClientEvidence) -> Option<Diagnosis> {
     let it = match found {
         Some(_) => Diagnosis::named(Cause::StreamLimit, text).changed(
             "open more connections, or raise the server's limit on concurrent streams".into(),
-            Some(2.0),
+            doubling_gain(evidence),
             None,
         ),
         None => Diagnosis::undecided(text, "a run with a higher limit on the server's streams"),
@@ -419,6 +458,18 @@ fn more_calls(evidence: &ClientEvidence) -> Diagnosis {
     if let Some(found) = stream_limit(evidence) {
         return found;
     }
+    // A pace of the client's own has calls come and go: with half as many open it cannot be kept.
+    let is_delay_known = delay_prediction(evidence).is_some();
+    if !is_delay_known && plain.mean_open < plain.most_open as f64 * KEPT_OPEN {
+        let text = format!(
+            "with fewer calls open fewer are answered, and {} are not kept open: the client may \
+             have a pace of its own; {}",
+            plain.most_open,
+            calls_open(plain)
+        );
+        let need = "a client that begins each call when another one has ended";
+        return Diagnosis::undecided(text, need);
+    }
     let is_way =
         |way_ns: &u64| *way_ns >= LONG_WAY_NS.max((plain.server_ns as f64 * WAY_SHARE) as u64);
     if let Some(way_ns) = plain.round_trip_ns.filter(is_way) {
@@ -429,112 +480,31 @@ fn more_calls(evidence: &ClientEvidence) -> Diagnosis {
          of them; its limit on streams is not what holds them back",
         plain.mean_open * plain.connections_at_a_time as f64
     );
-    Diagnosis::named(Cause::ClientInFlight, text)
+    let it = Diagnosis::named(Cause::ClientInFlight, text)
         .supported(calls_open(plain))
-        .changed(
-            "raise the client's own limit: its threads, its semaphore or its pool".into(),
-            Some(2.0),
-            None,
-        )
-}
-
-/// The server answers as many with half as many open.
-fn no_more_to_give(evidence: &ClientEvidence) -> Diagnosis {
-    let plain = &evidence.plain;
-    let it = saturated_server(evidence).supported(calls_open(plain));
-    if plain.most_open < PILED_UP {
-        return it;
-    }
-    let fewer = evidence
-        .halved
-        .as_ref()
-        .and_then(|run| run.stream_limit_made);
-    let text = format!(
-        "{} calls are open at a server that answers as many with {} of them: they pile up, and \
-         only wait",
-        plain.most_open,
-        fewer.unwrap_or_default()
-    );
-    it.joined(Diagnosis::named(Cause::ClientQueue, text))
-}
-
-fn saturated_server(evidence: &ClientEvidence) -> Diagnosis {
-    let plain = &evidence.plain;
-    let Some(process) = &plain.server else {
-        return Diagnosis::undecided(
-            "the server has no more to give, and what keeps it from that cannot be seen from here"
+        .doubted("a way whose packets are counted, and shared by calls, looks the same".into());
+    let it = match is_delay_known {
+        true => it,
+        false => it.doubted(
+            "a client that sends at a pace of its own looks the same: no longer way was tried"
                 .into(),
-            needs_server(evidence.agent.as_ref()),
-        );
+        ),
     };
-    let causes = (Cause::ServerThread, Cause::ServerCpu);
-    match process_limit(process, plain.server_machine.as_ref(), causes) {
-        ProcessLimit::Known(cause) => {
-            let it = of_process(cause, "server", process, plain.server_machine.as_ref());
-            with_compression(it, &server_compression(plain), process)
-        }
-        ProcessLimit::Waiting => waiting(evidence, process),
-        ProcessLimit::Unclear => {
-            let it = Diagnosis::undecided(
-                format!(
-                    "the server has no more to give; {}",
-                    process_words("it", process)
-                ),
-                "a profile of the server under this load",
-            );
-            with_compression(it, &server_compression(plain), process)
-        }
-    }
+    it.changed(
+        "raise the client's own limit: its threads, its semaphore or its pool".into(),
+        doubling_gain(evidence),
+        None,
+    )
 }
 
-/// A server that waits for something that is neither CPU nor disk.
-fn waiting(evidence: &ClientEvidence, process: &ProcessUse) -> Diagnosis {
-    let plain = &evidence.plain;
-    let undecided = |need: &str| {
-        let text = "the server has no more to give, and waits for something else than its CPU";
-        Diagnosis::undecided(text.into(), need).supported(process_words("server", process))
-    };
-    if plain.bytes_per_s.0.max(plain.bytes_per_s.1) > FULL_WAY_BYTES_PER_S {
-        return undecided(
-            "the same client with smaller messages: a way that is full looks the same",
-        );
-    }
-    let Some(single) = &evidence.single else {
-        return undecided("a run with one call open at a time, which was not made");
-    };
-    let (least, most) = plain_rates(evidence);
-    // By throughput, and by what a call takes that is alone: a client and a tap also take time.
-    let rate = (least + most) / 2.0;
-    let by_time = rate * single.server_ns as f64 / 1e9;
-    let at_a_time = by_time.min(rate / single.rate.max(1e-9));
-    if plain.connections_at_a_time > 1 {
-        return undecided("a client with one connection, to count how many calls it works on");
-    }
-    if at_a_time < ONE_AT_A_TIME {
-        let text = format!(
-            "it works on one call after the other, {} each, and its CPUs are idle meanwhile: a \
-             lock, or one thing behind it that all calls wait for",
-            time((1e9 / plain.rate.max(1e-9)) as u64)
-        );
-        return Diagnosis::named(Cause::ServerSerial, text)
-            .supported(process_words("server", process))
-            .changed(
-                "let calls wait side by side: a narrower lock".into(),
-                None,
-                None,
-            );
-    }
-    if at_a_time < SEVERAL_AT_A_TIME {
-        return undecided("a longer run on a quieter machine");
-    }
-    let text = format!(
-        "it answers {} as many calls as with one at a time, however many more are open: a pool of \
-         threads or of connections to what is behind it",
-        times(at_a_time)
-    );
-    Diagnosis::named(Cause::ServerPool, text)
-        .supported(process_words("server", process))
-        .changed("make that pool larger".into(), None, None)
+/// How many times as much twice as many open calls bring, by what half of them bring.
+fn doubling_gain(evidence: &ClientEvidence) -> Option<f64> {
+    let halved = evidence.halved.as_ref().filter(|run| run.rate > 0.0)?;
+    let is_half = halved.stream_limit_made.is_some_and(|limit| {
+        let most = evidence.plain.most_open as f64;
+        (most / f64::from(limit) - 2.0).abs() <= 0.5
+    });
+    is_half.then_some(evidence.plain.rate / halved.rate)
 }
 
 /// What speaks against any decision.

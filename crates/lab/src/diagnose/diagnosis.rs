@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::agent_presence::AgentPresence;
 use super::cause::Cause;
-use super::evidence::{EarlyEnd, MachineUse, ProcessUse, ThreadUse};
+use super::evidence::{EarlyEnd, LoadEvidence, MachineUse, ProcessUse, ThreadUse};
 
 /// What is to be changed, and what that brings.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,8 +142,23 @@ impl Diagnosis {
             Some(EarlyEnd::Failures(first)) => self.doubted(format!(
                 "calls failed, so that no more load was added; the first: {first}"
             )),
+            Some(EarlyEnd::NoRun(why)) => self.doubted(format!(
+                "a run of the client could not be made, so that no further one was: {why}"
+            )),
         }
     }
+}
+
+/// Nothing was measured with load.
+pub(super) fn nothing_measured(evidence: &LoadEvidence) -> Diagnosis {
+    let text = match &evidence.early_end {
+        Some(EarlyEnd::Failures(first) | EarlyEnd::NoRun(first)) => {
+            format!("calls failed: {first}")
+        }
+        Some(EarlyEnd::User) => "it was ended before anything was measured".to_owned(),
+        _ => "no call ended in the time that was given".to_owned(),
+    };
+    Diagnosis::undecided(text, "calls that succeed")
 }
 
 /// The part of the looks at which a sync went on, from which on it is what is waited for.
@@ -167,6 +182,13 @@ const ONE_CPU: RangeInclusive<f64> = 0.95..=1.1;
 /// What such threads use and wait for together is less than this: more would run at once if they
 /// could.
 const TURNS_WANTED_CPUS: f64 = 1.5;
+
+/// What they use and wait for together where they use less than [`ONE_CPU`].
+const ALMOST_ONE_CPU: RangeInclusive<f64> = 0.85..=1.25;
+
+/// The CPUs that they wait for at least in that case: a thread that is to have the next turn does,
+/// and one that waits for something else does not.
+const TURNS_WAITED_CPUS: f64 = 0.2;
 
 /// The part of the periods in which a quota is used up, or of the time that a hypervisor takes,
 /// from which on it is named.
@@ -201,8 +223,7 @@ pub(super) fn process_limit(
     if is_stolen && wants_cpu {
         return ProcessLimit::Known(Cause::Steal);
     }
-    let most = machine.map(|machine| machine.cpus as f64);
-    let most = most.into_iter().chain(process.quota_cpus).reduce(f64::min);
+    let most = most_cpus(process, machine);
     // On a machine that others use too a busy thread waits for its CPU for a part of the time.
     let is_busy = |thread: &&ThreadUse| {
         thread.busy >= IDLE_CPUS && thread.busy + thread.waited >= BUSY_THREAD
@@ -212,30 +233,57 @@ pub(super) fn process_limit(
     if is_alone && most.is_none_or(|most| most > 1.5) {
         return ProcessLimit::Known(one_thread);
     }
-    let has_no_cpu = machine.is_some_and(|machine| machine.idle <= 1.0 - BUSY_CPUS)
-        && process.cpus >= most.unwrap_or(1.0) / 2.0;
-    if has_no_cpu || most.is_some_and(|most| process.cpus >= most * BUSY_CPUS) {
+    if has_no_cpu_left(process, machine) {
         return ProcessLimit::Known(all_cpus);
     }
     if busiest.is_some() {
         return ProcessLimit::Known(one_thread);
     }
-    // Threads that take turns, as those of Python do: together one CPU, and never more. The next
-    // one waits for its CPU while the last one gives its turn back.
-    let wanted = process.cpus + process.waited_for_cpus;
-    let is_one_cpu = ONE_CPU.contains(&process.cpus) && wanted < TURNS_WANTED_CPUS;
-    let is_almost_one = process.cpus >= IDLE_CPUS && (BUSY_THREAD..=1.25).contains(&wanted);
-    if is_one_cpu || is_almost_one {
-        return ProcessLimit::Known(all_cpus);
-    }
+    let is_working = process.cpus >= IDLE_CPUS;
     match process.in_sync {
-        _ if process.cpus >= IDLE_CPUS => ProcessLimit::Unclear,
-        Some(share) if share >= SYNC_SHARE => ProcessLimit::Known(Cause::DiskSync),
+        Some(share) if share >= SYNC_SHARE && !is_working => ProcessLimit::Known(Cause::DiskSync),
         Some(share) if share >= SYNC_SHARE / 4.0 => ProcessLimit::Unclear,
+        _ if takes_turns(process) => ProcessLimit::Known(all_cpus),
+        _ if is_working => ProcessLimit::Unclear,
         // What it does when it gets a CPU is not known while others have them.
         _ if process.waited_for_cpus >= STARVED_CPUS => ProcessLimit::Unclear,
         _ => ProcessLimit::Waiting,
     }
+}
+
+/// Whether its threads use about one CPU together, as those of Python do, which take turns. The
+/// next one waits for its CPU while the last one gives its turn back. Threads of a pool that
+/// happen to use as much look the same by these figures alone.
+fn takes_turns(process: &ProcessUse) -> bool {
+    let wanted = process.cpus + process.waited_for_cpus;
+    let is_one_cpu = ONE_CPU.contains(&process.cpus) && wanted < TURNS_WANTED_CPUS;
+    let is_almost_one = process.cpus >= IDLE_CPUS
+        && process.waited_for_cpus >= TURNS_WAITED_CPUS
+        && ALMOST_ONE_CPU.contains(&wanted);
+    is_one_cpu || is_almost_one
+}
+
+/// Whether one CPU is all that is named of a process whose machine has more for it: by threads
+/// that take turns, and not by CPUs that are used up.
+pub(super) fn is_named_by_turns(process: &ProcessUse, machine: Option<&MachineUse>) -> bool {
+    takes_turns(process) && !has_no_cpu_left(process, machine)
+}
+
+/// The CPUs that a process can have at most; `None`: not known.
+fn most_cpus(process: &ProcessUse, machine: Option<&MachineUse>) -> Option<f64> {
+    let of_machine = machine.map(|machine| machine.cpus as f64);
+    of_machine
+        .into_iter()
+        .chain(process.quota_cpus)
+        .reduce(f64::min)
+}
+
+/// Whether a process has used up its CPUs, or its machine has none left.
+fn has_no_cpu_left(process: &ProcessUse, machine: Option<&MachineUse>) -> bool {
+    let most = most_cpus(process, machine);
+    let is_full = machine.is_some_and(|machine| machine.idle <= 1.0 - BUSY_CPUS)
+        && process.cpus >= most.unwrap_or(1.0) / 2.0;
+    is_full || most.is_some_and(|most| process.cpus >= most * BUSY_CPUS)
 }
 
 /// Returns a sentence for a limit of a process, and its evidence.

@@ -117,6 +117,8 @@ pub enum EarlyEnd {
     Time,
     /// The user ended it.
     User,
+    /// A run of the client could not be made, for this reason.
+    NoRun(String),
 }
 
 /// What our own generator has measured.
@@ -169,11 +171,11 @@ pub struct ClientRun {
     pub stream_limit_made: Option<u32>,
     /// What the tap added to each round trip, in nanoseconds.
     pub delay_ns: u64,
-    /// Calls that ended each second, while any were open.
+    /// Calls that succeeded, each second from the first call to the last sign of progress.
     pub rate: f64,
     /// Calls that ended.
     pub ended: u64,
-    /// Calls that failed.
+    /// Those of them that failed.
     pub failed: u64,
     /// Connections that carried calls.
     pub connections: usize,
@@ -191,10 +193,14 @@ pub struct ClientRun {
     pub client_share: f64,
     /// The same of the server, whether the limit was reached or not.
     pub server_share: f64,
-    /// The part of the time in which a window was used up.
-    pub window_share: f64,
+    /// The part of the time in which requests waited for the server's window.
+    pub server_window_share: f64,
+    /// The same of responses and the client's window.
+    pub client_window_share: f64,
     /// From a whole request to the first byte of its answer, in nanoseconds: half took no longer.
     pub server_ns: u64,
+    /// The mean of the same.
+    pub server_mean_ns: u64,
     /// From the first byte of a request to the last of its answer: half took no longer.
     pub call_ns: u64,
     /// Bytes to and from the server each second.
@@ -217,6 +223,13 @@ pub struct ClientRun {
     pub server_machine: Option<MachineUse>,
     /// What the tap says of it where no call succeeded.
     pub problem: Option<String>,
+}
+
+impl ClientRun {
+    /// The part of the time in which a window was used up.
+    pub fn window_share(&self) -> f64 {
+        self.server_window_share + self.client_window_share
+    }
 }
 
 /// What runs of the user's client have shown.

@@ -1,7 +1,7 @@
 //! How load is added, and when enough is known: decided by what was measured so far.
 
-use super::evidence::{LoadCeiling, LoadPoint};
-use super::limits::{STOP_LATENCY_FACTOR, STOP_LATENCY_LEAST};
+use super::evidence::{LoadCeiling, LoadEvidence, LoadPoint};
+use super::limits::{SPREAD_CONNECTIONS, STOP_LATENCY_FACTOR, STOP_LATENCY_LEAST};
 use crate::pacing::{Arrivals, Pace};
 
 /// Twice as many calls in flight that bring less than so many times the throughput bring nothing.
@@ -39,7 +39,7 @@ pub fn next_in_flight(points: &[LoadPoint], ceiling: &LoadCeiling) -> Option<usi
         return Some(1);
     };
     let is_enough = is_capped(points, ceiling) || is_flat(points) || is_slow(first, last);
-    let next = last.in_flight.saturating_mul(2).min(ceiling.in_flight);
+    let next = last.in_flight.saturating_mul(2).min(ceiling.on_one());
     (!is_enough && next > last.in_flight).then_some(next)
 }
 
@@ -48,7 +48,7 @@ pub fn shape(points: &[LoadPoint], ceiling: &LoadCeiling) -> LoadShape {
     let Some(last) = points.last() else {
         return LoadShape::Unknown;
     };
-    let has_no_more = last.in_flight >= ceiling.in_flight;
+    let has_no_more = last.in_flight >= ceiling.on_one();
     if is_capped(points, ceiling) {
         LoadShape::Capped
     } else if is_flat(points) || (has_no_more && growth(points) < FLAT) {
@@ -65,6 +65,13 @@ pub fn best(points: &[LoadPoint]) -> Option<&LoadPoint> {
     (points.iter()).max_by(|one, two| one.rate.total_cmp(&two.rate))
 }
 
+/// The best that one connection reached, in either of two runs.
+pub(super) fn best_of_one(evidence: &LoadEvidence) -> f64 {
+    let first = best(&evidence.one).map_or(0.0, |point| point.rate);
+    let again = evidence.again.as_ref().map_or(0.0, |point| point.rate);
+    first.max(again)
+}
+
 /// Returns what makes the calls of an experiment begin: each when another one has ended, unless
 /// that could be more than is allowed each second.
 pub fn pace(points: &[LoadPoint], in_flight: usize, ceiling: &LoadCeiling) -> Pace {
@@ -77,6 +84,15 @@ pub fn pace(points: &[LoadPoint], in_flight: usize, ceiling: &LoadCeiling) -> Pa
 }
 
 impl LoadCeiling {
+    /// The most calls in flight on one connection: as many as the connections of the experiment
+    /// that it is compared with can share evenly.
+    fn on_one(&self) -> usize {
+        match self.in_flight {
+            ..=SPREAD_CONNECTIONS => self.in_flight,
+            more => more - more % SPREAD_CONNECTIONS,
+        }
+    }
+
     /// Returns a schedule that never asks for more than is allowed.
     pub(super) fn pace(&self) -> Pace {
         Pace::Open {
@@ -150,6 +166,35 @@ mod tests {
         let mut late = growing;
         late[8].rate = late[7].rate;
         assert_eq!(shape(&late, &CEILING), LoadShape::Saturated { knee: 128 });
+    }
+
+    /// The last experiment is compared with as many calls in flight on eight connections.
+    #[test]
+    fn the_last_step_can_be_spread_evenly() {
+        for (allowed, most) in [
+            (100, 96),
+            (12, 8),
+            (9, 8),
+            (8, 8),
+            (6, 6),
+            (1, 1),
+            (256, 256),
+        ] {
+            let ceiling = LoadCeiling {
+                in_flight: allowed,
+                ..CEILING
+            };
+            let mut growing = points(&[10.0]);
+            while let Some(in_flight) = next_in_flight(&growing, &ceiling) {
+                let mut next = points(&[10.0 * in_flight as f64]).remove(0);
+                next.in_flight = in_flight;
+                growing.push(next);
+            }
+            assert_eq!(growing.last().map(|point| point.in_flight), Some(most));
+            if growing.len() > 1 {
+                assert_eq!(shape(&growing, &ceiling), LoadShape::Growing, "{allowed}");
+            }
+        }
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub struct LoadDiagnosis<'a> {
     evidence: LoadEvidence,
     /// The last experiment was ended, as its calls came faster than is allowed.
     is_above_ceiling: bool,
+    /// How long the last experiment was measured, in nanoseconds.
+    measured_ns: u64,
 }
 
 /// What experiments differ in.
@@ -129,6 +131,7 @@ impl<'a> LoadDiagnosis<'a> {
                 early_end: None,
             },
             is_above_ceiling: false,
+            measured_ns: 0,
         }
     }
 
@@ -308,6 +311,7 @@ impl<'a> LoadDiagnosis<'a> {
         }
         match measured {
             Ok(point) => {
+                let point = point.filter(|point| !self.is_cut_off(point, length));
                 point.iter().for_each(show);
                 point
             }
@@ -316,6 +320,14 @@ impl<'a> LoadDiagnosis<'a> {
                 None
             }
         }
+    }
+
+    /// Whether an experiment was ended before it could be compared with others. What the first one
+    /// has measured is reported all the same: there is nothing else.
+    fn is_cut_off(&self, point: &LoadPoint, length: Duration) -> bool {
+        let is_short = u128::from(self.measured_ns) * 2 < length.as_nanos();
+        let fails = point.failed_share() * 100.0 >= STOP_ERRORS_PERCENT as f64;
+        self.evidence.early_end.is_some() && !self.evidence.one.is_empty() && (is_short || fails)
     }
 
     /// Runs an experiment; `None`: nothing ended in it.
@@ -368,6 +380,7 @@ impl<'a> LoadDiagnosis<'a> {
             outcome => outcome?,
         };
         self.evidence.early_end = end_of(ended, &outcome);
+        self.measured_ns = outcome.elapsed_ns;
         let point = LoadPoint {
             records_per_call,
             ..point(experiment, &plan, &outcome, seen)

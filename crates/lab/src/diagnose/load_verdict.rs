@@ -4,14 +4,15 @@ use super::agent_presence::needs_server;
 use super::cause::Cause;
 use super::compression::with_uncompressed;
 use super::diagnosis::{
-    Conclusion, Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, rate,
-    times,
+    Conclusion, Diagnosis, ProcessLimit, is_named_by_turns, nothing_measured, of_process, percent,
+    process_limit, process_words, rate, times,
 };
 use super::evidence::{EarlyEnd, LoadEvidence, LoadPoint, ProcessUse};
-use super::ladder::{KNEE_SHARE, LoadShape, best, shape};
+use super::ladder::{KNEE_SHARE, LoadShape, best, best_of_one, shape};
 use super::limits::STOP_ERRORS_PERCENT;
 use super::small_messages::with_batches;
-use super::way_verdict::{WayByBytes, bandwidth, packets, way_by_bytes};
+use super::waiting_server::{is_pool_of_idle_threads, waiting};
+use super::way_verdict::{WayByBytes, packets, way_by_bytes};
 use crate::tap::{LONG_WAY_NS, WAY_SHARE, time};
 
 /// How many times as much several connections must bring, for one to be the limit.
@@ -29,14 +30,13 @@ const GENERATOR_BUSY: f64 = 0.9;
 /// The part of the time in which windows are used up, from which on they are named.
 const WINDOW_SHARE: f64 = 0.5;
 
-/// Calls that a server works on at a time, up to which it is one.
-const ONE_AT_A_TIME: f64 = 1.5;
+/// What several connections bring at most, of what one does, where what they have to share and one
+/// connection has for itself holds them up.
+const FAR_LESS: f64 = 0.65;
 
-/// The same, from which on there are several.
-const SEVERAL_AT_A_TIME: f64 = 1.8;
-
-/// Bytes a second above which a way may be full: below, it would not carry a telephone call.
-const FULL_WAY_BYTES_PER_S: f64 = 65_536.0;
+/// Bytes a second above which a way may be full that one connection alone does not fill: some
+/// packets for each round trip of a tenth of a second.
+const SHARED_WAY_BYTES_PER_S: f64 = 65_536.0;
 
 /// The part of as many times the throughput as there are connections, from which on the way
 /// that they share is not full.
@@ -86,15 +86,6 @@ fn unknown(evidence: &LoadEvidence, top: &LoadPoint) -> Diagnosis {
         _ => "more load, which the experiments were not allowed to make",
     };
     Diagnosis::undecided(text, need)
-}
-
-fn nothing_measured(evidence: &LoadEvidence) -> Diagnosis {
-    let text = match &evidence.early_end {
-        Some(EarlyEnd::Failures(first)) => format!("calls failed: {first}"),
-        Some(EarlyEnd::User) => "it was ended before anything was measured".to_owned(),
-        _ => "no call ended in the time that was given".to_owned(),
-    };
-    Diagnosis::undecided(text, "calls that succeed")
 }
 
 fn is_generator_busy(point: &LoadPoint) -> bool {
@@ -163,6 +154,14 @@ fn saturated(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis
             percent(top.window_wait)
         );
         return Diagnosis::undecided(text, "smaller requests, which need no window");
+    } else if gain < FAR_LESS && !is_server_limit_known(top) {
+        let text = format!(
+            "{from_here}, and over {} connections it is far less, {} of that: something that calls \
+             on one connection share holds them up, such as packets",
+            spread.connections,
+            percent(gain)
+        );
+        return Diagnosis::undecided(text, "a quieter machine, or a profile of the server");
     } else {
         server(evidence, top, knee)
     };
@@ -175,13 +174,6 @@ fn saturated(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis
             times(gain)
         )),
     }
-}
-
-/// The best that one connection reached, in either of two runs.
-fn best_of_one(evidence: &LoadEvidence) -> f64 {
-    let first = best(&evidence.one).map_or(0.0, |point| point.rate);
-    let again = evidence.again.as_ref().map_or(0.0, |point| point.rate);
-    first.max(again)
 }
 
 /// Several connections bring more than one.
@@ -218,9 +210,12 @@ fn connection(
             "requests waited for the server's flow-control window for {} of the time",
             percent(top.window_wait)
         );
-        let it = Diagnosis::named(Cause::Window, text);
+        let it = window(top, text);
         let text = "let the server give larger windows, or open more connections";
-        return change(text, connections, it);
+        return match it.causes().is_empty() {
+            true => it.supported(over),
+            false => change(text, connections, it),
+        };
     }
     if let Some(bytes_per_s) = shared_way(evidence, (top, spread), gain) {
         let text = format!(
@@ -247,6 +242,31 @@ fn connection(
     )
 }
 
+/// A window that was used up, unless its receiver does not read on for another cause. `text`: how
+/// long requests waited for it.
+fn window(top: &LoadPoint, text: String) -> Diagnosis {
+    let machine = top.machine.as_ref();
+    let causes = (Cause::ServerThread, Cause::ServerCpu);
+    let limit =
+        (top.server.as_ref()).map(|process| (process, process_limit(process, machine, causes)));
+    let doubt = "a server that does not read on gives no window either";
+    match limit {
+        Some((process, ProcessLimit::Known(cause))) => {
+            of_process(cause, "server", process, machine)
+                .joined(Diagnosis::named(Cause::Window, text))
+        }
+        Some((process, ProcessLimit::Unclear)) => Diagnosis::undecided(
+            format!("{text}: it is small, or the server does not read on"),
+            "a profile of the server under this load",
+        )
+        .supported(process_words("server", process)),
+        Some((process, ProcessLimit::Waiting)) => Diagnosis::named(Cause::Window, text)
+            .supported(process_words("server", process))
+            .doubted(doubt.into()),
+        None => Diagnosis::named(Cause::Window, text).doubted(doubt.into()),
+    }
+}
+
 /// Returns the bytes each second of a way that may be full, and that several connections use better
 /// than one.
 fn shared_way(
@@ -266,7 +286,7 @@ fn shared_way(
     };
     // What each further connection brings in full was not taken from the others.
     let in_full = spread.connections.min(spread.in_flight) as f64 * EACH_IN_FULL;
-    let may_be_full = bytes_per_s > FULL_WAY_BYTES_PER_S && gain < in_full;
+    let may_be_full = bytes_per_s > SHARED_WAY_BYTES_PER_S && gain < in_full;
     (may_be_full && !top.server.as_ref().is_some_and(is_busy)).then_some(bytes_per_s)
 }
 
@@ -294,6 +314,13 @@ fn beyond(it: Diagnosis, spread: &LoadPoint, gain: f64) -> Diagnosis {
     }
 }
 
+/// Whether the figures of the server's process say what limits it.
+fn is_server_limit_known(top: &LoadPoint) -> bool {
+    let causes = (Cause::ServerThread, Cause::ServerCpu);
+    let limit = |process| process_limit(process, top.machine.as_ref(), causes);
+    matches!(top.server.as_ref().map(limit), Some(ProcessLimit::Known(_)))
+}
+
 /// Neither more calls nor more connections bring more: the server, or what is behind it.
 fn server(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis {
     let Some(process) = &top.server else {
@@ -308,6 +335,15 @@ fn server(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis {
     };
     let causes = (Cause::ServerThread, Cause::ServerCpu);
     match process_limit(process, top.machine.as_ref(), causes) {
+        ProcessLimit::Known(Cause::ServerCpu)
+            if is_named_by_turns(process, top.machine.as_ref())
+                && is_pool_of_idle_threads(evidence, process, knee) =>
+        {
+            let text = "the server uses about one CPU, as threads do that take turns, and works on \
+                        as many calls at a time as a pool does whose calls wait for something else";
+            Diagnosis::undecided(text.into(), "a profile of the server under this load")
+                .supported(process_words("server", process))
+        }
         ProcessLimit::Known(cause) => {
             let it = of_process(cause, "server", process, top.machine.as_ref());
             with_change_of_server(it, cause, process, top)
@@ -364,100 +400,6 @@ fn with_change_of_server(
             None,
         ),
     }
-}
-
-/// A server that waits for something that is neither CPU nor disk.
-fn waiting(evidence: &LoadEvidence, process: &ProcessUse, knee: usize) -> Diagnosis {
-    let most = best(&evidence.one);
-    let (Some(first), Some(most)) = (evidence.one.first(), most) else {
-        return nothing_measured(evidence);
-    };
-    // The median of the quieter run: what a call takes that something else held up is not counted.
-    let alone = [&evidence.again, &evidence.alone].into_iter().flatten();
-    let alone = alone.filter(|point| point.in_flight == 1);
-    let alone_ns = alone.map(|point| point.p50_ns).fold(first.p50_ns, u64::min);
-    let at_a_time = best_of_one(evidence) * alone_ns as f64 / 1e9;
-    let alone = format!(
-        "a call that is alone takes {}, so {:.1} calls are worked on at a time",
-        time(alone_ns),
-        at_a_time
-    );
-    if let Some(found) = full_way(evidence, most) {
-        return found.supported(alone);
-    }
-    let cpu_of_call_ns = process.cpus * 1e9 / most.rate.max(1e-9);
-    let cpus = most.machine.map_or(1.0, |machine| machine.cpus as f64);
-    // With all calls side by side CPU would be the next limit.
-    let predicted = (cpus * 1e9 / cpu_of_call_ns.max(1.0)) / most.rate.max(1e-9);
-    let predicted = Some(predicted.min(evidence.ceiling.in_flight as f64)).filter(|it| *it > 1.0);
-    if at_a_time < ONE_AT_A_TIME && knee <= 2 {
-        let text = format!(
-            "the server works on one call after the other, {} each, and its CPUs are idle \
-             meanwhile: a lock, or one thing behind it that all calls wait for",
-            time((1e9 / best_of_one(evidence).max(1e-9)) as u64)
-        );
-        return Diagnosis::named(Cause::ServerSerial, text)
-            .supported(alone)
-            .supported(process_words("server", process))
-            .changed(
-                "let calls wait side by side: a narrower lock, or more of what they wait for"
-                    .into(),
-                predicted,
-                None,
-            );
-    }
-    let knee_f = knee as f64;
-    if at_a_time >= SEVERAL_AT_A_TIME && (knee_f / 2.5..=knee_f * 2.5).contains(&at_a_time) {
-        let text = format!(
-            "the server works on about {at_a_time:.0} calls at a time, and its CPUs are idle \
-             meanwhile: a pool of threads or of connections to what is behind it"
-        );
-        return Diagnosis::named(Cause::ServerPool, text)
-            .supported(alone)
-            .supported(process_words("server", process))
-            .changed("make that pool larger".into(), predicted, None);
-    }
-    Diagnosis::undecided(
-        format!("the server waits, but not for CPU and not for a disk; {alone}"),
-        "what its threads wait for: a profile of the server",
-    )
-    .supported(process_words("server", process))
-}
-
-/// The way is full, or may be; `None`: it has room.
-fn full_way(evidence: &LoadEvidence, most: &LoadPoint) -> Option<Diagnosis> {
-    let (bytes_per_s, room) = match way_by_bytes(evidence) {
-        WayByBytes::Full { size, left } => return Some(bandwidth(evidence, size, left)),
-        WayByBytes::Unclear { size, left } => {
-            let text = format!(
-                "the server waits, but not for CPU; with requests {} as large {} of the calls are \
-                 answered, which fits neither a lock in it nor a way that is full",
-                times(size),
-                percent(left)
-            );
-            let need = "a quieter machine, or the same load with smaller messages";
-            return Some(Diagnosis::undecided(text, need));
-        }
-        WayByBytes::HasRoom { size } => (most.bytes_per_s.1, Some(size)),
-        WayByBytes::Unknown => (most.bytes_per_s_max(), None),
-    };
-    if bytes_per_s <= FULL_WAY_BYTES_PER_S {
-        return None;
-    }
-    let text = format!(
-        "the server waits, but not for CPU; {:.0} KiB/s go over the connection, so that a lock in \
-         it and a way that is full look the same",
-        bytes_per_s / 1_024.0
-    );
-    let it = Diagnosis::undecided(text, "the same load with smaller messages");
-    Some(match room {
-        None => it,
-        Some(size) => it.supported(format!(
-            "with requests {} as large as many calls are answered: it is not their way that is \
-             full, but that of the answers may be",
-            times(size)
-        )),
-    })
 }
 
 /// Throughput grows as far as it was allowed to, by this flag.

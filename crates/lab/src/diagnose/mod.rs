@@ -8,6 +8,7 @@
 mod agent_presence;
 mod cause;
 mod client_run;
+mod client_runs;
 mod client_verdict;
 mod compression;
 mod diagnosis;
@@ -18,8 +19,10 @@ mod load_experiments;
 mod load_verdict;
 mod process_watch;
 mod report;
+mod saturated_server;
 mod small_messages;
 mod system_folders;
+mod waiting_server;
 mod wandering;
 mod way_verdict;
 

@@ -62,7 +62,7 @@ pub(super) fn points(rates: &[f64]) -> Vec<LoadPoint> {
             p99_ns: mean_ns,
             succeeded: rate as u64,
             failed: 0,
-            bytes_per_s: (rate * 60.0, rate * 50.0),
+            bytes_per_s: (rate * 40.0, rate * 35.0),
             segments_per_s: Some((rate, rate)),
             generator_busy: Some(0.1),
             window_wait: 0.0,
@@ -143,6 +143,8 @@ fn a_noisy_begin_does_not_make_a_pool_of_a_lock() {
     let mut evidence = load(&[30.0, 60.0, 61.0, 58.0], 1.0);
     (evidence.one[0].mean_ns, evidence.one[0].p50_ns) = (33_550_000, 33_000_000);
     let quiet = LoadPoint {
+        rate: 58.0,
+        mean_ns: 16_400_000,
         p50_ns: 16_000_000,
         ..evidence.one[0].clone()
     };
@@ -159,8 +161,50 @@ fn a_server_that_works_on_a_few_calls_at_a_time_is_named() {
 
 #[test]
 fn a_way_that_may_be_full_is_not_taken_for_a_lock() {
-    let evidence = with(load(SERIAL, 1.0), |point| point.bytes_per_s.1 = 300_000.0);
+    // Of 300 kB/s, and of 64 kbit/s with its acknowledgements.
+    for bytes_per_s in [300_000.0, 40_960.0, 8_200.0] {
+        let evidence = with(load(SERIAL, 1.0), |point| point.bytes_per_s.1 = bytes_per_s);
+        assert_undecided(&judge_load(&evidence), "smaller messages");
+    }
+    // One that is full and long would have several calls under way; so slow a one is not known.
+    let evidence = with(load(POOL, 1.0), |point| point.bytes_per_s.1 = 40_960.0);
+    let found = judge_load(&evidence);
+    assert_causes(&found, &[Cause::ServerPool]);
+    assert!(found.evidence_against[0].contains("looks the same"));
+    let evidence = with(load(POOL, 1.0), |point| point.bytes_per_s.1 = 300_000.0);
     assert_undecided(&judge_load(&evidence), "smaller messages");
+}
+
+/// A pool of two, of whose calls one half takes 1 ms and the other one 10 ms: Little's law is about
+/// the mean.
+#[test]
+fn calls_of_two_kinds_do_not_make_a_lock_of_a_pool() {
+    let mut evidence = load(&[181.0, 363.0, 363.0, 363.0], 1.0);
+    for point in &mut evidence.one {
+        point.p50_ns = 1_000_000 * point.in_flight as u64;
+    }
+    assert_undecided(&judge_load(&evidence), "very different times");
+    evidence.one[0].p50_ns = 5_400_000;
+    assert_causes(&judge_load(&evidence), &[Cause::ServerPool]);
+}
+
+/// What more calls bring does not come one after the other, whatever a call takes that is alone.
+#[test]
+fn a_server_that_answers_more_with_more_calls_does_not_work_on_one_at_a_time() {
+    let mut evidence = load(&[120.0, 200.0, 200.0, 201.0], 1.0);
+    (evidence.one[0].mean_ns, evidence.one[0].p50_ns) = (5_000_000, 5_000_000);
+    assert_undecided(&judge_load(&evidence), "what its threads wait for");
+}
+
+#[test]
+fn several_connections_that_bring_far_less_do_not_name_the_server() {
+    // Nobody has counted packets.
+    let evidence = with(load(SERIAL, 0.3), |point| point.segments_per_s = None);
+    assert_undecided(&judge_load(&evidence), "far less");
+    assert_causes(&judge_load(&load(SERIAL, 0.7)), &[Cause::ServerSerial]);
+    // What its CPUs do is known all the same.
+    let evidence = with_server(load(SERIAL, 0.3), &using(3.7, 0.95));
+    assert_causes(&judge_load(&evidence), &[Cause::ServerCpu]);
 }
 
 #[test]
@@ -227,7 +271,8 @@ fn an_agent_that_was_lost_is_part_of_what_is_said() {
     let said = found.evidence_against.join("\n");
     assert!(said.contains("answers impossible figures: process.cpus is NaN"));
     evidence.agent = agent(None);
-    assert!(judge_load(&evidence).evidence_against.is_empty());
+    let said = judge_load(&evidence).evidence_against.join("\n");
+    assert!(!said.contains("agent"), "{said}");
     // And where nothing was measured.
     evidence.agent = agent(Some(stopped()));
     evidence.one.clear();
@@ -278,6 +323,19 @@ fn cpu_of_the_server_is_told_from_one_busy_thread() {
     // Neither busy nor idle.
     let found = judge_load(&with_server(load(SERIAL, 1.0), &using(0.7, 0.4)));
     assert_undecided(&found, "profile");
+    // Almost one CPU, and nobody who waits for a turn.
+    for (cpus, waited_for_cpus, causes) in [
+        (0.9, 0.0, &[][..]),
+        (0.8, 0.15, &[]),
+        (0.8, 0.25, &[Cause::ServerCpu]),
+    ] {
+        let almost = ProcessUse {
+            waited_for_cpus,
+            ..using(cpus, 0.3)
+        };
+        let found = judge_load(&with_server(load(SERIAL, 1.0), &almost));
+        assert_eq!(found.causes(), causes, "{found:#?}");
+    }
     // Others keep it from its CPU.
     let mut starved = using(0.6, 0.6);
     starved.waited_for_cpus = 0.35;
@@ -286,6 +344,31 @@ fn cpu_of_the_server_is_told_from_one_busy_thread() {
         &judge_load(&with_server(load(SERIAL, 1.0), &starved)),
         &[Cause::ServerThread],
     );
+}
+
+/// A pool whose threads use one CPU by chance, on a machine with many.
+#[test]
+fn a_pool_that_uses_one_cpu_is_not_taken_for_threads_that_take_turns() {
+    let many = MachineUse {
+        cpus: 16,
+        idle: 0.9,
+        ..MACHINE
+    };
+    let of_pool = |rates: &[f64], server: &ProcessUse| {
+        let evidence = with_server(load(rates, 1.0), server);
+        judge_load(&with(evidence, |point| point.machine = Some(many)))
+    };
+    let eight = &[33.0, 66.0, 132.0, 264.0, 265.0, 264.0];
+    assert_undecided(&of_pool(eight, &using(0.97, 0.3)), "profile");
+    let almost = ProcessUse {
+        waited_for_cpus: 0.2,
+        ..using(0.9, 0.3)
+    };
+    assert_undecided(&of_pool(eight, &almost), "profile");
+    // Two at a time, of which most is CPU: one waits for the turn of the other.
+    let turns = of_pool(&[100.0, 195.0, 196.0, 195.0], &using(1.0, 0.3));
+    assert_causes(&turns, &[Cause::ServerCpu]);
+    assert_causes(&of_pool(eight, &using(15.0, 0.9)), &[Cause::ServerCpu]);
 }
 
 #[test]
@@ -318,6 +401,15 @@ fn syncs_are_named_where_they_limit_and_where_they_are_waited_for() {
     };
     let found = judge_load(&with_server(load(SERIAL, 1.0), &some));
     assert_undecided(&found, "profile");
+    // It works as much as threads do that take turns, and syncs meanwhile.
+    for in_sync in [0.9, 0.28] {
+        let both = ProcessUse {
+            in_sync: Some(in_sync),
+            ..using(1.0, 0.3)
+        };
+        let found = judge_load(&with_server(load(SERIAL, 1.0), &both));
+        assert_undecided(&found, "profile");
+    }
 }
 
 #[test]
@@ -371,7 +463,14 @@ fn one_connection_is_told_from_a_limit_on_streams_and_from_windows() {
     let evidence = with(load(POOL, 3.8), |point| point.stream_limit = Some(8));
     assert_causes(&judge_load(&evidence), &[Cause::OneConnection]);
     let evidence = with(load(POOL, 3.8), |point| point.window_wait = 0.8);
-    assert_causes(&judge_load(&evidence), &[Cause::Window]);
+    let found = judge_load(&evidence);
+    assert_causes(&found, &[Cause::Window]);
+    assert!(found.evidence_against[0].contains("does not read on"));
+    // It does not read on, as its thread has no time.
+    let found = judge_load(&with_server(evidence.clone(), &using(1.0, 0.97)));
+    assert_causes(&found, &[Cause::ServerThread, Cause::Window]);
+    let found = judge_load(&with_server(evidence, &using(0.7, 0.4)));
+    assert_undecided(&found, "does not read on");
     // More connections bring nothing: it does not read on, or its window is small.
     let evidence = with(load(POOL, 1.0), |point| point.window_wait = 0.8);
     assert_undecided(&judge_load(&evidence), "window");
@@ -533,10 +632,12 @@ pub(super) fn run(rate: f64) -> ClientRun {
         at_limit: 0.0,
         client_share: 0.05,
         server_share: 0.95,
-        window_share: 0.0,
+        server_window_share: 0.0,
+        client_window_share: 0.0,
         server_ns: 15_000_000,
+        server_mean_ns: 15_000_000,
         call_ns: 15_100_000,
-        bytes_per_s: (20_000.0, 10_000.0),
+        bytes_per_s: (7_000.0, 5_000.0),
         tap_busy: 0.1,
         round_trip_ns: None,
         compressed_requests: None,
@@ -549,15 +650,23 @@ pub(super) fn run(rate: f64) -> ClientRun {
     }
 }
 
+/// The same, which takes as long for each as it does with so many open (Little's law).
+fn with_open(mut run: ClientRun, open: f64) -> ClientRun {
+    let server_ns = (open * 1e9 / run.rate) as u64;
+    (run.server_ns, run.server_mean_ns) = (server_ns, server_ns);
+    run
+}
+
 /// With what is left with half as many open, with one open, and with a longer way.
 pub(super) fn client(halved: f64, single: f64, delayed: f64) -> ClientEvidence {
     let plain = run(530.0);
     let limited = |left: f64, limit| {
-        Some(ClientRun {
+        let run = ClientRun {
             stream_limit_made: Some(limit),
             rate: plain.rate * left,
             ..plain.clone()
-        })
+        };
+        Some(with_open(run, f64::from(limit)))
     };
     ClientEvidence {
         halved: limited(halved, 4),
@@ -573,6 +682,19 @@ pub(super) fn client(halved: f64, single: f64, delayed: f64) -> ClientEvidence {
         agent: None,
         early_end: None,
     }
+}
+
+/// With a change of each run.
+fn with_each(mut evidence: ClientEvidence, change: impl Fn(&mut ClientRun)) -> ClientEvidence {
+    change(&mut evidence.plain);
+    let others = [
+        &mut evidence.halved,
+        &mut evidence.single,
+        &mut evidence.delayed,
+        &mut evidence.again,
+    ];
+    others.into_iter().flatten().for_each(change);
+    evidence
 }
 
 fn with_plain(mut evidence: ClientEvidence, change: impl Fn(&mut ClientRun)) -> ClientEvidence {
@@ -613,7 +735,12 @@ fn a_client_that_keeps_few_calls_open_is_named() {
         .delayed
         .iter_mut()
         .for_each(|delayed| delayed.delay_ns = 15_000_000);
-    assert_causes(&judge_client(&evidence), &[Cause::ClientInFlight]);
+    let found = judge_client(&evidence);
+    assert_causes(&found, &[Cause::ClientInFlight]);
+    assert!(found.evidence_against[1].contains("pace of its own"));
+    // Calls come and go, which they do not where each begins with another one's end.
+    evidence.plain.mean_open = 6.0;
+    assert_undecided(&judge_client(&evidence), "pace of its own");
     let mut evidence = client(1.0, 1.0, 1.0);
     evidence.halved = None;
     assert_undecided(&judge_client(&evidence), "was not made");
@@ -669,6 +796,8 @@ fn a_server_behind_a_client_is_judged_by_what_it_does() {
     );
     assert_causes(&judge_client(&client(1.0, 0.5, 1.0)), &[Cause::ServerPool]);
     assert_undecided(&judge_client(&client(1.0, 0.65, 1.0)), "longer run");
+    let found = judge_client(&client(1.0, 0.98, 1.0));
+    assert!(found.evidence_against[0].contains("looks the same"));
     for (server, cause) in [
         (using(3.8, 0.9), Cause::ServerCpu),
         (using(1.0, 0.96), Cause::ServerThread),
@@ -687,17 +816,120 @@ fn a_server_behind_a_client_is_judged_by_what_it_does() {
     let unseen = |run: &mut ClientRun| run.server = None;
     let found = judge_client(&with_plain(client(1.0, 0.98, 1.0), unseen));
     assert_undecided(&found, "--server-pid");
-    let full = |run: &mut ClientRun| run.bytes_per_s.0 = 1e6;
-    assert_undecided(
-        &judge_client(&with_plain(client(1.0, 0.98, 1.0), full)),
-        "smaller",
-    );
+    // A way of 40 KiB/s, and one whose 400 packets/s are counted, with 100 bytes in each.
+    for bytes_per_s in [1e6, 40_960.0, 40_000.0] {
+        let full = |run: &mut ClientRun| run.bytes_per_s.0 = bytes_per_s;
+        let found = judge_client(&with_each(client(1.0, 0.98, 1.0), full));
+        assert_undecided(&found, "smaller");
+    }
+    // Requests that pile up are sent at once, and answered one after the other.
+    let much = |run: &mut ClientRun| run.bytes_per_s.0 = 30_000.0;
+    let found = judge_client(&with_plain(client(1.0, 0.98, 1.0), much));
+    assert_causes(&found, &[Cause::ServerSerial]);
+    let full = |run: &mut ClientRun| run.bytes_per_s.0 = 40_960.0;
+    let found = judge_client(&with_each(client(1.0, 0.5, 1.0), full));
+    assert_causes(&found, &[Cause::ServerPool]);
     let several = |run: &mut ClientRun| {
         (run.connections, run.connections_at_a_time) = (4, 4);
     };
     let mut evidence = with_plain(client(1.0, 0.98, 1.0), several);
     evidence.delayed = None;
     assert_undecided(&judge_client(&evidence), "one connection");
+}
+
+/// A stream that stays open takes the only place that a limit of one leaves, and a server may die.
+#[test]
+fn a_run_that_was_made_and_shows_nothing_names_no_cause() {
+    let nothing = |run: &mut ClientRun| {
+        (run.ended, run.rate) = (0, 0.0);
+        (run.server_ns, run.server_mean_ns) = (0, 0);
+    };
+    let failing = |run: &mut ClientRun| (run.ended, run.failed) = (1_000, 10);
+    let unseen = |run: &mut ClientRun| run.problem = Some("no call succeeded: x".into());
+    let changes: [&dyn Fn(&mut ClientRun); 3] = [&nothing, &failing, &unseen];
+    for change in changes {
+        let mut evidence = client(1.0, 0.5, 1.0);
+        evidence.single.iter_mut().for_each(change);
+        assert_undecided(&judge_client(&evidence), "with one open at a time");
+        for which in 0..3 {
+            let mut evidence = client(1.0, 0.98, 1.0);
+            let runs = [
+                &mut evidence.halved,
+                &mut evidence.delayed,
+                &mut evidence.again,
+            ];
+            let run = runs.into_iter().nth(which);
+            run.into_iter().flatten().for_each(change);
+            assert_undecided(&judge_client(&evidence), "whose calls succeed");
+        }
+    }
+    let few = |run: &mut ClientRun| (run.ended, run.failed) = (1_000, 9);
+    let found = judge_client(&with_each(client(1.0, 0.5, 1.0), few));
+    assert_causes(&found, &[Cause::ServerPool]);
+}
+
+/// 500 calls a second at random, or 120, at a server that sleeps for 10 ms and has room for more:
+/// whatever is changed, they come as they did.
+#[test]
+fn a_client_with_a_pace_of_its_own_does_not_name_the_server() {
+    for (rate, single) in [(500.0, 100.0), (120.0, 100.0)] {
+        let ten_ms = |run: &mut ClientRun| {
+            run.rate = rate;
+            (run.server_ns, run.server_mean_ns) = (10_000_000, 10_000_000);
+            (run.mean_open, run.most_open) = (rate / 100.0, 14);
+        };
+        let mut evidence = with_each(client(1.0, 1.0, 1.0), ten_ms);
+        evidence.single.iter_mut().for_each(|run| run.rate = single);
+        assert_undecided(&judge_client(&evidence), "sends more");
+        // Nor by a run that something else held up.
+        evidence.plain.server_mean_ns = 20_000_000;
+        assert_undecided(&judge_client(&evidence), "sends more");
+    }
+}
+
+/// A pool of four, most of whose calls take 0.1 ms, and the others 10 ms.
+#[test]
+fn calls_of_two_kinds_do_not_make_a_lock_of_a_pool_behind_a_client() {
+    let mut evidence = client(1.0, 0.25, 1.0);
+    evidence
+        .single
+        .iter_mut()
+        .for_each(|run| run.server_ns = 100_000);
+    assert_undecided(&judge_client(&evidence), "very different times");
+}
+
+#[test]
+fn what_is_predicted_was_measured() {
+    let predicted = |evidence: &ClientEvidence| {
+        let found = judge_client(evidence);
+        let change = found.change.expect("it proposes something");
+        change.predicted.map(|gain| (gain * 10.0).round() / 10.0)
+    };
+    let mut evidence = client(0.6, 0.125, 0.6);
+    assert_eq!(predicted(&evidence), Some(1.7));
+    (evidence.plain.limit, evidence.plain.at_limit) = (Some(8), 0.9);
+    assert_eq!(predicted(&evidence), Some(1.7));
+    // Nobody knows what so many more bring than were tried.
+    evidence.plain.most_open = 300;
+    evidence.plain.limit = Some(300);
+    assert_eq!(predicted(&evidence), None);
+    let mut far = client(0.5, 0.125, 0.5);
+    far.plain.round_trip_ns = Some(12_000_000);
+    let found = judge_client(&far);
+    assert_causes(&found, &[Cause::Way]);
+    assert_eq!(predicted(&far), None);
+}
+
+#[test]
+fn a_run_that_could_not_be_made_is_part_of_what_is_said() {
+    let mut evidence = client(1.0, 0.98, 1.0);
+    (evidence.single, evidence.again) = (None, None);
+    evidence.early_end = Some(EarlyEnd::NoRun("cannot connect to x".into()));
+    let found = judge_client(&evidence);
+    assert_undecided(&found, "which was not made");
+    let said = found.evidence_against.join("\n");
+    assert!(said.contains("run of the client could not be made"));
+    assert!(said.contains("cannot connect to x") && !said.contains("load"));
 }
 
 #[test]
@@ -775,12 +1007,26 @@ fn one_call_at_a_time_hides_what_a_server_can_do() {
     let found = judge_client(&with_plain(client(1.0, 1.0, 1.0), far));
     assert_causes(&found, &[Cause::Way]);
     // Both take turns: the server is idle for half of the time.
-    let turns = |run: &mut ClientRun| {
-        (run.mean_open, run.most_open) = (0.5, 1);
-        (run.client_share, run.server_share) = (0.48, 0.5);
+    let turns = |client: ProcessUse| {
+        move |run: &mut ClientRun| {
+            (run.mean_open, run.most_open) = (0.5, 1);
+            (run.client_share, run.server_share) = (0.48, 0.5);
+            run.client = Some(client.clone());
+        }
     };
-    let found = judge_client(&with_plain(client(1.0, 1.0, 1.0), turns));
-    assert_causes(&found, &[Cause::ClientInFlight]);
+    let starved = ProcessUse {
+        waited_for_cpus: 0.4,
+        ..using(0.1, 0.1)
+    };
+    for (process, causes) in [
+        (using(0.45, 0.4), &[Cause::ClientInFlight][..]),
+        // It pauses for as long as a call takes.
+        (using(0.2, 0.1), &[Cause::ClientPace]),
+        (starved, &[]),
+    ] {
+        let found = judge_client(&with_plain(client(1.0, 1.0, 1.0), turns(process)));
+        assert_eq!(found.causes(), causes, "{found:#?}");
+    }
     let both = |run: &mut ClientRun| (run.client_share, run.server_share) = (0.48, 0.5);
     assert_undecided(
         &judge_client(&with_plain(client(1.0, 1.0, 1.0), both)),
@@ -803,7 +1049,31 @@ fn a_run_that_shows_nothing_decides_nothing() {
     let failed = |run: &mut ClientRun| run.problem = Some("no call succeeded: x".into());
     let found = judge_client(&with_plain(client(0.5, 0.1, 0.5), failed));
     assert_undecided(&found, "no call succeeded: x");
-    let windows = |run: &mut ClientRun| run.window_share = 0.7;
-    let found = judge_client(&with_plain(client(0.5, 0.1, 0.5), windows));
-    assert_eq!(found.causes(), [Cause::Window]);
+}
+
+/// A receiver that has no time to read gives no window.
+#[test]
+fn a_window_is_named_if_its_receiver_has_time_to_give_one() {
+    let waits = |(server, client): (f64, f64), process: Option<ProcessUse>| {
+        let windows = move |run: &mut ClientRun| {
+            (run.server_window_share, run.client_window_share) = (server, client);
+            match server > client {
+                true => run.server.clone_from(&process),
+                false => run.client.clone_from(&process),
+            }
+        };
+        judge_client(&with_plain(self::client(0.5, 0.1, 0.5), windows))
+    };
+    for (shares, thread) in [
+        ((0.7, 0.0), Cause::ServerThread),
+        ((0.0, 0.8), Cause::ClientThread),
+        ((0.1, 0.45), Cause::ClientThread),
+    ] {
+        assert_causes(&waits(shares, Some(idle())), &[Cause::Window]);
+        let busy = waits(shares, Some(using(1.0, 0.98)));
+        assert_causes(&busy, &[thread, Cause::Window]);
+        let unclear = waits(shares, Some(using(0.7, 0.4)));
+        assert_undecided(&unclear, "a profile of the");
+        assert_undecided(&waits(shares, None), "does not read on");
+    }
 }

@@ -2,6 +2,7 @@
 //! has one CPU alone.
 
 use super::cause::Cause;
+use super::client_runs::is_usable;
 use super::diagnosis::{Diagnosis, percent, rate, times};
 use super::evidence::{ClientEvidence, ClientRun, ProcessUse};
 
@@ -58,7 +59,7 @@ pub(super) fn with_pinned_run(evidence: &ClientEvidence, it: Diagnosis) -> Diagn
     let per_call = |run| cpu_of_call(run).unwrap_or_default();
     let cpu_before = per_call(plain).min(per_call(again));
     let cpu_gain = cpu_before / per_call(pinned).max(1e-12);
-    let is_known = pinned.problem.is_none() && cpu_of_call(pinned).is_some();
+    let is_known = is_usable(pinned) && cpu_of_call(pinned).is_some();
     if !is_known || gain < GAIN {
         return it.supported(shown);
     }

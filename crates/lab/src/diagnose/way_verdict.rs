@@ -9,6 +9,19 @@ use super::evidence::{LoadEvidence, LoadPoint};
 use super::ladder::{LoadShape, shape};
 use super::limits::STOP_ERRORS_PERCENT;
 
+/// Bytes a second above which a way may be full, over which one call goes after the other: what a
+/// way of 64 kbit/s carries, as slow as any that is in use.
+pub(super) const FULL_WAY_BYTES_PER_S: f64 = 8_192.0;
+
+/// The same where several calls are under way at a time. A full way has so many of them only if it
+/// is long, too, and takes several times as long as the bytes of a call do: a call that is alone
+/// takes most of its time there.
+pub(super) const FULL_LONG_WAY_BYTES_PER_S: f64 = 65_536.0;
+
+/// What speaks against a server that waits, with fewer bytes than these.
+pub(super) const LOOKS_LIKE_FULL_WAY: &str =
+    "a way that carries no more bytes or packets than these looks the same";
+
 /// How many times as large requests must be to show anything.
 const LARGER_LEAST: f64 = 1.8;
 

@@ -180,13 +180,22 @@ impl Report {
         self.plan.worker.pace != Pace::Closed
     }
 
-    /// Calls that succeeded, each second of the measured time.
+    /// Calls that ended, whether they succeeded or failed, each second of the measured time.
     fn calls_per_s(&self) -> f64 {
-        per(
-            self.outcome.tally.ended_in_window as f64 * 1e9,
-            self.outcome.elapsed_ns,
-        )
-        .unwrap_or(0.0)
+        self.per_s(self.outcome.tally.ended_in_window)
+    }
+
+    /// Records of calls that succeeded, each second of the measured time: of a call that failed
+    /// nobody knows how many of them had an effect.
+    fn records_per_s(&self) -> f64 {
+        let tally = &self.outcome.tally;
+        let calls = tally.ended_in_window.saturating_sub(tally.failures());
+        self.per_s(calls) * self.records_per_call as f64
+    }
+
+    /// So many in the measured time, each second of it.
+    fn per_s(&self, count: u64) -> f64 {
+        per(count as f64 * 1e9, self.outcome.elapsed_ns).unwrap_or(0.0)
     }
 
     fn own_us(&self) -> Option<f64> {
@@ -278,11 +287,10 @@ impl Report {
             .iter()
             .map(|(kind, times)| format!("{kind}: {times}"))
             .collect();
-        let records_per_s = self.calls_per_s() * self.records_per_call as f64;
         fields.extend(object([
             ("calls", (tally.succeeded + tally.failures()).into()),
             ("calls_per_s", rounded(self.calls_per_s())),
-            ("records_per_s", rounded(records_per_s)),
+            ("records_per_s", rounded(self.records_per_s())),
             ("succeeded", tally.succeeded.into()),
             ("misses", tally.misses.into()),
             ("failures", tally.failures().into()),

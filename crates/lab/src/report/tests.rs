@@ -440,7 +440,7 @@ fn each_figure_is_its_own() {
         "noise": null,
         "calls": 9,
         "calls_per_s": 2_000.0,
-        "records_per_s": 14_000.0,
+        "records_per_s": 13_804.0,
         "succeeded": 2,
         "misses": 1,
         "failures": 7,
@@ -500,7 +500,7 @@ fn the_text_has_a_line_for_each_thing_to_know() {
         [
             "Put on 127.0.0.1:1978: 2 connections × 4 in flight, open loop, 1000 calls/s as a \
              Poisson process, 1 thread, 0.250 s, stopped early",
-            "calls: 2 succeeded, 7 failed, 2000/s, 14000 records/s, 1 misses",
+            "calls: 2 succeeded, 7 failed, 2000/s, 13804 records/s, 1 misses",
             "  failed: 3 × UNAVAILABLE",
             "  failed: 4 × without effect",
             "  the first said: full",
@@ -849,4 +849,23 @@ fn a_run_of_which_nothing_is_required_says_nothing_of_it() {
     assert_eq!(report.meets_requirements(), None);
     assert!(!report.text().contains("required"));
     assert_eq!(report.fields()["requirements_met"], Value::Null);
+}
+
+/// Of ten streams of a hundred records nine have failed.
+#[test]
+fn records_of_calls_that_failed_are_not_counted() {
+    let mut outcome = outcome();
+    outcome.tally = Tally::default();
+    outcome.tally.succeed(0, 0, 1_000, false);
+    outcome
+        .tally
+        .fail(FailureKind::ConnectionLost, 9, String::new);
+    outcome.tally.ended_in_window = 10;
+    let report = Report::new("x".into(), &plan(Pace::Closed), outcome, 100);
+    let fields = report.fields();
+    assert_eq!(
+        (&fields["calls_per_s"], &fields["records_per_s"]),
+        (&json!(10.0), &json!(100.0))
+    );
+    assert!(report.text().contains("10/s, 100 records/s"));
 }

@@ -101,7 +101,7 @@ fn calls(report: &Report) -> Vec<String> {
         report.calls_per_s()
     );
     if report.records_per_call > 1 {
-        let records = report.calls_per_s() * report.records_per_call as f64;
+        let records = report.records_per_s();
         write!(line, ", {records:.0} records/s").expect("a String takes what is written");
     }
     if tally.misses > 0 {

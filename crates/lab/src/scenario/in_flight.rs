@@ -30,6 +30,10 @@ const NO_LOCK: (&str, &str) = ("no lock", "read=10ms,write=50ms");
 const MANY: f64 = 600.0;
 const CAP: f64 = 100.0;
 
+/// How many times as many operations a second the lock must have kept back at least, so that CPU
+/// time beside them says something.
+const EFFECT_LEAST: f64 = 10.0;
+
 const FUTURES_HELP: Published = Published {
     text: "a client of futures, at most 100 in flight, does 46 % more than a blocking one (16.55 \
            to 24.28 RPCs/s)",
@@ -57,8 +61,8 @@ const LOCK_FREE: Published = Published {
 };
 const CPU_OF_LOCK_FREE: Published = Published {
     text: "for that, CPU time grows from 9 to 52 s a minute, so × 5.8 and not × 100",
-    criterion: "CPU time of client and server grows at most by half of the factor by which \
-                operations a second grow",
+    criterion: "operations a second grow at least tenfold, and CPU time of client and server by \
+                half of that factor at most",
 };
 const MEMORY: Published = Published {
     text: "without a limit, futures pile up in the client until its memory (8 GB) is full, and \
@@ -69,9 +73,9 @@ const MEMORY: Published = Published {
 const FAILS: Published = Published {
     text: "at the end the unbounded client fails",
     criterion: "a client of grpcio that starts Creates without a bound fills the memory that it is \
-                given (512 MiB, with --full 8 GiB, with --quick 96 MiB; half of what is free, if \
-                that is less) before its time is over, and makes until then at most 1.2 times the \
-                operations a second of 100 in flight",
+                given beside its interpreter (512 MiB, with --full 8 GiB, with --quick 96 MiB; \
+                half of what is free on the machine and in its control groups, if that is less) \
+                before its time is over",
 };
 
 pub(super) fn plan(scale: ScenarioScale) -> ScenarioPlan {
@@ -225,6 +229,11 @@ fn cpu_of_lock_free(measured: &Measurements) -> Result<(bool, String), String> {
     let before = cpu_ms_per_s(measured, CAPPED)?;
     let after = cpu_ms_per_s(measured, FREE)?;
     let (gain, growth) = (free / locked, after / before);
+    if gain < EFFECT_LEAST {
+        return Err(format!(
+            "operations do not grow as they should: × {gain:.1}, with × {growth:.1} of CPU time"
+        ));
+    }
     Ok((
         growth <= gain / 2.0,
         format!(
@@ -272,7 +281,7 @@ fn fails(measured: &Measurements) -> Result<(bool, String), String> {
         Err(_) => format!("{held:.0} of {limit:.0} MiB at the end"),
     };
     Ok((
-        held >= limit && rate <= capped * 1.2,
+        held >= limit,
         format!(
             "{filled}, {waiting:.0} calls waiting; {rate:.1} operations/s, {capped:.1} with 100 in \
              flight{cpu}"
@@ -362,17 +371,31 @@ mod tests {
         let runs = [BLOCKING, CAPPED, MORE, MOST, FREE].map(same);
         let unbounded = unbounded(100.0, None, 30.0);
         let claims = judge(&measured(runs.into_iter().chain([unbounded])));
-        assert_eq!(verdicts(&claims), ["not-reproduced"; 8], "{claims:#?}");
+        let mut expected = ["not-reproduced"; 8];
+        // CPU time that does not grow with operations that do not says nothing.
+        expected[5] = "cannot-be-seen";
+        assert_eq!(verdicts(&claims), expected, "{claims:#?}");
         let held = "100 of 512 MiB at the end, 7000 calls waiting";
         assert!(claims[7].figures.starts_with(held), "{claims:#?}");
     }
 
-    /// Memory that is full is no failure of a client that gained by it.
+    /// × 2 of operations for × 1 of CPU time is not what was published.
     #[test]
-    fn a_client_that_gains_by_its_calls_has_not_failed_for_nothing() {
+    fn cpu_beside_operations_that_hardly_grow_shows_nothing() {
+        for (free, verdict) in [(48.0, "cannot-be-seen"), (300.0, "reproduced")] {
+            let mut runs = published();
+            runs[4] = run(FREE, (free, free, 2500.0), 120, 110);
+            let claims = judge(&measured(runs));
+            assert_eq!(claims[5].verdict.name(), verdict, "{claims:#?}");
+        }
+    }
+
+    /// What its Creates bring is what the lock allows, and no question.
+    #[test]
+    fn a_client_whose_memory_is_full_has_failed() {
         let unbounded = unbounded(600.0, Some(3.0), 60.0);
         let claims = judge(&measured(published().into_iter().chain([unbounded])));
-        assert_eq!(claims[7].verdict.name(), "not-reproduced");
+        assert_eq!(claims[7].verdict.name(), "reproduced");
     }
 
     #[test]

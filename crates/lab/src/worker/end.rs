@@ -27,7 +27,11 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             },
             Happened::Message { tag, bytes } => {
                 if let Some(call) = self.calls.get_mut(*tag) {
-                    call.verdict = Some(self.workload.judge(call.kind, call.ticket, bytes));
+                    let verdict = self.workload.judge(call.kind, call.ticket, bytes);
+                    call.verdict = Some(verdict);
+                    if verdict == Verdict::NoEffect && self.refusal.is_none() {
+                        self.refusal = self.workload.refusal(call.kind, bytes);
+                    }
                 }
             }
             Happened::Writable { tag } => {
@@ -50,7 +54,19 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                     let outcome = measure::count_as(ending, call.verdict);
                     self.leave_line(call.line, (!is_refused).then_some(now_ns));
                     self.count_place_of(&call, *tag, now_ns);
-                    self.end_call(&call, outcome, now_ns, || measure::describe(ending));
+                    let refusal = match outcome {
+                        Err(FailureKind::NoEffect) => self.refusal.take(),
+                        _ => None,
+                    };
+                    self.end_call(&call, outcome, now_ns, || {
+                        let of_answer =
+                            call.verdict.and(measure::describe_answer(outcome, refusal));
+                        let is_ok = matches!(ending, Ending::Status { status, messages: 1 }
+                            if status.is_ok());
+                        of_answer
+                            .filter(|_| is_ok)
+                            .unwrap_or_else(|| measure::describe(ending))
+                    });
                 }
             }
         }
@@ -156,12 +172,11 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
             return;
         };
         if let Some(call) = self.calls.remove(tag) {
-            let outcome = match self.workload.judge(call.kind, call.ticket, bytes) {
-                Verdict::Good => Ok(false),
-                Verdict::Miss => Ok(true),
-                Verdict::NoEffect => Err(FailureKind::NoEffect),
-                Verdict::Wrong => Err(FailureKind::WrongValue),
-                Verdict::Unreadable => Err(FailureKind::BadAnswer),
+            let verdict = self.workload.judge(call.kind, call.ticket, bytes);
+            let outcome = measure::count_verdict(verdict);
+            let refusal = match verdict {
+                Verdict::NoEffect => self.workload.refusal(call.kind, bytes),
+                _ => None,
             };
             self.lines[line].give_back(number, self.has_pipe_for_each);
             self.leave_line(line, Some(now_ns));
@@ -170,7 +185,9 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 false => tag as usize,
             };
             self.count_place(place, now_ns);
-            self.end_call(&call, outcome, now_ns, || "a batch had no effect".into());
+            self.end_call(&call, outcome, now_ns, || {
+                measure::describe_answer(outcome, refusal).unwrap_or_default()
+            });
         }
     }
 

@@ -158,6 +158,8 @@ pub struct LoadWorker<W, T: Transport> {
     /// Whether a call has succeeded, at any time.
     has_succeeded: bool,
     tally: Tally,
+    /// What the first answer said that took no effect, and whose call has not ended.
+    refusal: Option<String>,
     /// Where latencies are also counted for others, while the run goes on.
     shared_latencies: Option<Arc<SharedLatencies>>,
     fatal: Option<LoadRunError>,
@@ -215,6 +217,7 @@ impl<W: Workload, T: Transport> LoadWorker<W, T> {
                 streams: streaming.map(|_| Box::new(StreamTally::default())),
                 ..Tally::default()
             },
+            refusal: None,
             shared_latencies: None,
             fatal: None,
             plan,

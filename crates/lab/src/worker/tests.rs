@@ -941,6 +941,10 @@ impl Workload for Messages {
             _ => Verdict::Unreadable,
         }
     }
+
+    fn refusal(&self, _kind: usize, answer: &[u8]) -> Option<String> {
+        Some(format!("{} stood in its way", answer[0]))
+    }
 }
 
 fn simulate_messages(is_for_each: bool, plan: WorkerPlan, fake: &mut Fake) -> Tally {
@@ -1012,10 +1016,17 @@ fn each_verdict_on_a_message_counts_as_what_it_is() {
                 (FailureKind::WrongValue, 100),
             ]
         );
-        assert_eq!(
-            tally.first_failure.as_deref(),
-            Some("a batch had no effect")
-        );
+        let text = format!("{NO_EFFECT} stood in its way");
+        assert_eq!(tally.first_failure, Some(text));
+        for (answer, text) in [
+            (WRONG, "the answer has another value than it should"),
+            (UNREADABLE, "the answer cannot be read, or is another one's"),
+        ] {
+            let mut fake = Fake::new(MS, 0..0);
+            fake.answers = vec![answer];
+            let tally = simulate_messages(is_for_each, plan(Pace::Closed, 1, 1), &mut fake);
+            assert_eq!(tally.first_failure.as_deref(), Some(text));
+        }
     }
 }
 

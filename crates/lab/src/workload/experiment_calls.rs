@@ -83,6 +83,10 @@ impl<W: Workload> Workload for ExperimentCalls<'_, W> {
         self.inner.judge(kind, ticket, answer)
     }
 
+    fn refusal(&self, kind: usize, answer: &[u8]) -> Option<String> {
+        self.inner.refusal(kind, answer)
+    }
+
     fn ended(
         &mut self,
         kind: usize,

@@ -79,6 +79,11 @@ pub trait Workload {
     /// Looks at an answer with status OK.
     fn judge(&self, kind: usize, ticket: u32, answer: &[u8]) -> Verdict;
 
+    /// What an answer with status OK says of why it took no effect; `None`: it says nothing.
+    fn refusal(&self, _kind: usize, _answer: &[u8]) -> Option<String> {
+        None
+    }
+
     /// A call has ended, or could not begin. `outcome`: a success, a miss or not, or a failure.
     /// Returns how it counts.
     #[inline]

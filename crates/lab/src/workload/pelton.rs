@@ -85,8 +85,21 @@ impl PeltonLoad {
                     "a batch has at most {most} operations, not {count}"
                 ))
             }
-            _ => None,
+            Shape::Batch(count) | Shape::Pipe(count) => self.problem_of_batch(count),
+            Shape::Single => None,
         }
+    }
+
+    /// Why so many operations cannot go in one message.
+    fn problem_of_batch(&self, count: usize) -> Option<String> {
+        let operation = self.key_bytes.saturating_add(self.values.max_bytes());
+        let is_too_large = count.saturating_mul(operation) > limits::MAX_GRPC_MESSAGE_BYTES;
+        is_too_large.then(|| {
+            format!(
+                "a batch of {count} operations of up to {operation} bytes does not fit into a \
+                 message of gRPC; take fewer of them, or a smaller --value-size"
+            )
+        })
     }
 
     /// The load that stores every key once, in Batches.
@@ -796,6 +809,13 @@ mod tests {
             ),
             (load("get=100", Shape::Batch(0)), "at least one"),
             (load("get=100", Shape::Pipe(10_001)), "at most 10000"),
+            (
+                PeltonLoad {
+                    values: ValueSizes::Fixed(1 << 20),
+                    ..load("put=100", Shape::Batch(5_000))
+                },
+                "does not fit into a message of gRPC",
+            ),
         ] {
             let problem = bad.problem().expect(part);
             assert!(problem.contains(part), "{problem}");

@@ -68,6 +68,16 @@ impl TkrzwLoad {
         if is_echo && matches!(self.shape, TkrzwShape::Multi(_)) {
             return Some("--records goes only with --operation get and set".into());
         }
+        if let TkrzwShape::Multi(records) = self.shape {
+            let bytes = records.saturating_mul(self.key_bytes.saturating_add(self.value_bytes));
+            if bytes > limits::MAX_GRPC_MESSAGE_BYTES {
+                return Some(format!(
+                    "{records} --records of {} bytes do not fit into a message of gRPC; take fewer \
+                     of them, or a smaller --value-size",
+                    self.key_bytes + self.value_bytes
+                ));
+            }
+        }
         let fits = |digits: u32| self.keys <= 10_u64.saturating_pow(digits);
         let digits = u32::try_from(self.key_bytes).unwrap_or(u32::MAX);
         (!is_echo && !fits(digits)).then(|| {
@@ -256,6 +266,37 @@ impl TkrzwWorkload {
         };
         verdict.unwrap_or(Verdict::Unreadable)
     }
+
+    fn status_of_single<'a>(&self, answer: &'a [u8]) -> Option<StatusProto<'a>> {
+        match self.load.operation {
+            TkrzwOperation::Echo => EchoResponse::decode(answer).ok()?.status,
+            TkrzwOperation::Get => GetResponse::decode(answer).ok()?.status,
+            TkrzwOperation::Set => SetResponse::decode(answer).ok()?.status,
+        }
+    }
+
+    fn status_of_multi<'a>(&self, answer: &'a [u8]) -> Option<StatusProto<'a>> {
+        match self.load.operation {
+            TkrzwOperation::Get => GetMultiResponse::decode(answer).ok()?.status,
+            _ => SetMultiResponse::decode(answer).ok()?.status,
+        }
+    }
+}
+
+fn status_of_streamed(answer: &[u8]) -> Option<StatusProto<'_>> {
+    match StreamResponse::decode(answer).ok()?.response_oneof? {
+        StreamedResponse::Echo(echo) => echo.status,
+        StreamedResponse::Get(get) => get.status,
+        StreamedResponse::Set(set) => set.status,
+        _ => None,
+    }
+}
+
+/// The status of a response that was not taken for a success, in its own words.
+fn refusal_of(status: Option<StatusProto<'_>>) -> Option<String> {
+    let StatusProto { code, message } = status?;
+    let shown: String = message.chars().take(limits::SHOWN_REASON_CHARS).collect();
+    (code != SUCCESS).then(|| format!("status {code} of Tkrzw: {shown}"))
 }
 
 /// What the status of a response says; one that is not there is a success, as all its fields are 0.
@@ -311,6 +352,14 @@ impl Workload for TkrzwWorkload {
             TkrzwShape::Multi(_) => self.judge_multi(answer),
             TkrzwShape::Stream | TkrzwShape::Unanswered(_) => self.judge_streamed(answer),
         }
+    }
+
+    fn refusal(&self, _kind: usize, answer: &[u8]) -> Option<String> {
+        refusal_of(match self.load.shape {
+            TkrzwShape::Single => self.status_of_single(answer),
+            TkrzwShape::Multi(_) => self.status_of_multi(answer),
+            TkrzwShape::Stream | TkrzwShape::Unanswered(_) => status_of_streamed(answer),
+        })
     }
 
     fn records_per_call(&self) -> u64 {
@@ -399,7 +448,8 @@ mod tests {
 
     #[test]
     fn responses_are_judged_by_their_status() {
-        let status = |code| Some(StatusProto { code, message: "" });
+        let message = "full";
+        let status = |code| Some(StatusProto { code, message });
         let get = workload(TkrzwOperation::Get, TkrzwShape::Single);
         for (code, verdict) in [
             (0, Verdict::Good),
@@ -413,6 +463,8 @@ mod tests {
             };
             response.encode(&mut bytes);
             assert_eq!(get.judge(0, 0, &bytes), verdict);
+            let words = (code != 0).then(|| format!("status {code} of Tkrzw: full"));
+            assert_eq!(get.refusal(0, &bytes), words);
             let stream = workload(TkrzwOperation::Get, TkrzwShape::Stream);
             let mut bytes = Vec::new();
             StreamResponse {
@@ -420,11 +472,28 @@ mod tests {
             }
             .encode(&mut bytes);
             assert_eq!(stream.judge(0, 0, &bytes), verdict);
+            assert_eq!(stream.refusal(0, &bytes), words);
+            assert_eq!(stream.refusal(0, b""), None);
             assert_eq!(stream.judge(0, 0, b""), Verdict::Unreadable);
         }
         let multi = workload(TkrzwOperation::Set, TkrzwShape::Multi(2));
         assert_eq!(multi.judge(0, 0, b""), Verdict::Good, "as it is encoded");
         assert_eq!(multi.judge(0, 0, b"\xff"), Verdict::Unreadable);
+        assert_eq!(multi.refusal(0, b"\xff"), None);
+        let message = "m".repeat(limits::SHOWN_REASON_CHARS + 1);
+        let long = SetMultiResponse {
+            status: Some(StatusProto {
+                code: 4,
+                message: &message,
+            }),
+        };
+        let mut bytes = Vec::new();
+        long.encode(&mut bytes);
+        let said = multi.refusal(0, &bytes).expect("it says why");
+        assert!(
+            said.len() < message.len() + 20 && said.ends_with('m'),
+            "{said}"
+        );
     }
 
     #[test]
@@ -464,6 +533,22 @@ mod tests {
             ..fine
         };
         assert_eq!(long.problem(), None);
+        // 256 records of 16 MiB are 4 GiB, and their keys.
+        let large = TkrzwLoad {
+            shape: TkrzwShape::Multi(256),
+            value_bytes: 16 << 20,
+            ..fine
+        };
+        assert!(
+            large
+                .problem()
+                .is_some_and(|text| text.contains("--records"))
+        );
+        let large = TkrzwLoad {
+            shape: TkrzwShape::Multi(255),
+            ..large
+        };
+        assert_eq!(large.problem(), None);
     }
 
     #[test]

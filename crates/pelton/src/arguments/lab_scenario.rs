@@ -31,12 +31,14 @@ pub struct ScenarioArguments {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// A Python that has grpcio, for clients of gRPC's C core, and pelton_grpc
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    pub python: PathBuf,
+    /// Of channels and in-flight: a Python that has grpcio, for clients of gRPC's C core, and
+    /// pelton_grpc [default: python3]
+    #[arg(long, value_name = "PROGRAM")]
+    pub python: Option<PathBuf>,
 
-    /// A client of gRPC to take instead, with the flags of those in peers/, such as that in C++
-    #[arg(long, value_name = "PROGRAM", conflicts_with = "python")]
+    /// Of channels: a client of gRPC's C core to take in the place of grpcio, with the flags of
+    /// those in peers/, such as that in C++; --python is that of pelton_grpc then
+    #[arg(long, value_name = "PROGRAM")]
     pub grpc_client: Option<PathBuf>,
 
     /// Of chunk-size: also write each upload as `shift,nanoseconds`, as the original prints it,

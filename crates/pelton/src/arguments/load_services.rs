@@ -227,7 +227,8 @@ pub struct TkrzwLoadArguments {
     pub stream: bool,
 
     /// Want no response to the messages of a stream (omit_response): each connection has one stream
-    /// of --messages after the other, and a call is a whole stream
+    /// of --messages after the other, and a call is a whole stream. Operations that the server
+    /// refused are not seen then, and count as done
     #[arg(long, requires = "stream", conflicts_with = "in_flight")]
     pub omit_responses: bool,
 
@@ -263,32 +264,29 @@ pub struct TkrzwLoadArguments {
     )]
     pub threads: usize,
 
-    /// The database: its place in the server's list
+    /// Not with echo: the database, by its place in the server's list [default: 0]
     #[arg(
         long,
         value_name = "NUMBER",
-        default_value_t = 0,
         value_parser = number::whole::<i32>(0, i32::MAX.into())
     )]
-    pub index: i32,
+    pub index: Option<i32>,
 
-    /// How many keys
+    /// Not with echo: how many keys [default: 1000000]
     #[arg(
         long,
         value_name = "NUMBER",
-        default_value_t = 1_000_000,
         value_parser = number::whole::<u64>(1, limits::MAX_KEYS.into())
     )]
-    pub keys: u64,
+    pub keys: Option<u64>,
 
-    /// Bytes of a key, which is a number with leading zeros
+    /// Not with echo: bytes of a key, which is a number with leading zeros [default: 8]
     #[arg(
         long,
         value_name = "SIZE",
-        default_value = "8",
         value_parser = |text: &str| parse_size(text, usize::from(u16::MAX))
     )]
-    pub key_size: usize,
+    pub key_size: Option<usize>,
 
     /// Bytes of a value, or of the message of an Echo
     #[arg(
@@ -299,16 +297,12 @@ pub struct TkrzwLoadArguments {
     )]
     pub value_size: usize,
 
-    /// How keys are chosen: uniform, sequential, zipf or zipf:EXPONENT
-    #[arg(
-        long,
-        value_name = "WAY",
-        default_value = "sequential",
-        value_parser = parse_distribution
-    )]
-    pub distribution: Distribution,
+    /// Not with echo: how keys are chosen: uniform, sequential, zipf or zipf:EXPONENT [default:
+    /// sequential]
+    #[arg(long, value_name = "WAY", value_parser = parse_distribution)]
+    pub distribution: Option<Distribution>,
 
-    /// Before the load, store every key once
+    /// Before the load, store every key once; not with echo
     #[arg(long)]
     pub fill: bool,
 

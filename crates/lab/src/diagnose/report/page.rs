@@ -80,7 +80,7 @@ fn load_charts(load: &LoadEvidence) -> Vec<(String, String)> {
     let charts = [
         lines_with_caption("calls each second", across, &rate, false),
         lines_with_caption("latency in µs", across, &latencies, true),
-        Some((title.to_owned(), against.svg())),
+        (!one.is_empty()).then(|| (title.to_owned(), against.svg())),
         lines_with_caption("CPUs in use", across, &cpus, false),
     ];
     charts.into_iter().flatten().collect()
@@ -148,6 +148,14 @@ mod tests {
         }
         let report = DiagnosisReport::of_load("a".into(), judge_load(&evidence), evidence);
         assert_eq!(report.html().matches("<svg").count(), 3);
+    }
+
+    #[test]
+    fn without_an_experiment_there_is_no_chart() {
+        let mut evidence = load(SERIAL, 1.0);
+        evidence.one.clear();
+        let report = DiagnosisReport::of_load("a".into(), judge_load(&evidence), evidence);
+        assert_eq!(report.html().matches("<svg").count(), 0);
     }
 
     #[test]

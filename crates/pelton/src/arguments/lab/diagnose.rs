@@ -125,8 +125,8 @@ pub struct DiagnoseArguments {
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_time)]
     pub max_time: Span,
 
-    /// The server is on another machine, and may be loaded
-    #[arg(long)]
+    /// The server is on another machine, and may be loaded; --client decides that by itself
+    #[arg(long, conflicts_with = "client")]
     pub yes: bool,
 
     /// The method may be called again and again, though its name does not say that it only reads

@@ -152,21 +152,67 @@ fn fill(load: &PeltonLoad, plan: &LoadPlan, interrupt: &Interrupt) -> Result<(),
 
 /// Fails if a run has not stored all that it was to store.
 pub(super) fn check_filled(outcome: LoadOutcome, plan: &LoadPlan) -> Result<(), Failure> {
-    let failures = outcome.tally.failures() + outcome.tally.unfinished;
+    let tally = outcome.tally;
+    let failures = tally.failures() + tally.unfinished;
     if outcome.was_stopped {
         return Err(Failure::Interrupted(
             "interrupted before every key was stored".into(),
         ));
     }
-    if failures > 0 {
-        let reason = outcome
-            .tally
-            .first_failure
-            .unwrap_or_else(|| "no answer in time".into());
-        return Err(Failure::Failed(format!(
-            "cannot store the keys on {}: {failures} batches failed, the first: {reason}",
-            plan.address
-        )));
+    let why = match (failures, tally.is_server_gone) {
+        (0, false) => return Ok(()),
+        (0, true) => "the server went before all were stored".to_owned(),
+        (failures, _) => {
+            let reason = tally.first_failure;
+            let reason = reason.unwrap_or_else(|| "no answer in time".into());
+            format!("{failures} batches failed, the first: {reason}")
+        }
+    };
+    Err(Failure::Failed(format!(
+        "cannot store the keys on {}: {why}",
+        plan.address
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use client::LocalCounters;
+    use lab::Tally;
+    use net::Address;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_went_has_not_stored_every_key() {
+        let address = Address::Tcp {
+            host: "127.0.0.1".into(),
+            port: 1,
+        };
+        let plan = LoadPlan::to(address, Duration::ZERO, Length::Calls(1));
+        let filled = |is_server_gone, unfinished| {
+            let outcome = LoadOutcome {
+                tally: Tally {
+                    is_server_gone,
+                    unfinished,
+                    ..Tally::default()
+                },
+                elapsed_ns: 1,
+                own_cpu_ns: 0,
+                server_cpu_ns: None,
+                busiest_percent: None,
+                from_ns: 0,
+                stalls: None,
+                counters: LocalCounters::default(),
+                tcp: None,
+                intervals: Vec::new(),
+                was_stopped: false,
+            };
+            check_filled(outcome, &plan).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(filled(false, 0), Ok(()));
+        let gone = filled(true, 0).expect_err("not all are there");
+        assert!(gone.contains("127.0.0.1:1: the server went"), "{gone}");
+        let failed = filled(true, 2).expect_err("not all are there");
+        assert!(failed.contains("2 batches failed"), "{failed}");
     }
-    Ok(())
 }

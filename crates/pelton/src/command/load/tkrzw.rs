@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lab::machine::OnMachine;
-use lab::{Length, LoadPlan, Report, TkrzwLoad, TkrzwOperation, TkrzwShape, TkrzwWorkload};
+use lab::{
+    Distribution, Length, LoadPlan, Report, TkrzwLoad, TkrzwOperation, TkrzwShape, TkrzwWorkload,
+};
 
 use super::database::check_filled;
 use super::live_line::{LiveLine, LiveWork};
@@ -25,6 +27,10 @@ const FILL_BYTES: u64 = 1 << 20;
 /// Calls at a time meanwhile.
 const FILL_IN_FLIGHT: usize = 16;
 
+/// Keys, and bytes of each, where nothing else is asked for.
+const KEYS: u64 = 1_000_000;
+const KEY_BYTES: usize = 8;
+
 /// Loads Tkrzw-RPC. `is_token_named`: --token-file stands on the command line.
 pub fn load_tkrzw(arguments: &TkrzwLoadArguments, is_token_named: bool) -> Result<Exit, Failure> {
     let load = load_of(arguments)?;
@@ -41,10 +47,36 @@ pub fn load_tkrzw(arguments: &TkrzwLoadArguments, is_token_named: bool) -> Resul
     let operations = load.operations_per_call();
     let report = Report::new(words(&load), &plan, outcome, operations).on_machine(machine);
     page.write_and_print(|| report.html(), || print(&report, arguments.target.format))?;
-    verdict(&report, &arguments.target.address, &interrupt)
+    let ended = verdict(&report, &arguments.target.address, &interrupt);
+    match load.shape {
+        // A stream ends when all its messages are done, which may take longer than a load.
+        TkrzwShape::Unanswered(_) if report.outcome().tally.ended == 0 => {
+            ended.map_err(|failure| failure.with("fewer --messages end a stream earlier"))
+        }
+        _ => ended,
+    }
+}
+
+/// Refuses flags that are about records of an Echo, which has none.
+fn check_echo(arguments: &TkrzwLoadArguments) -> Result<(), Failure> {
+    let flags = [
+        ("--fill", arguments.fill),
+        ("--index", arguments.index.is_some()),
+        ("--keys", arguments.keys.is_some()),
+        ("--key-size", arguments.key_size.is_some()),
+        ("--distribution", arguments.distribution.is_some()),
+    ];
+    let is_echo = arguments.operation == TkrzwLoadOperation::Echo;
+    match flags.into_iter().find(|(_, is_given)| is_echo && *is_given) {
+        None => Ok(()),
+        Some((flag, _)) => Err(Failure::Usage(format!(
+            "{flag} goes only with --operation get and set"
+        ))),
+    }
 }
 
 fn load_of(arguments: &TkrzwLoadArguments) -> Result<TkrzwLoad, Failure> {
+    check_echo(arguments)?;
     let load = TkrzwLoad {
         operation: match arguments.operation {
             TkrzwLoadOperation::Echo => TkrzwOperation::Echo,
@@ -58,11 +90,11 @@ fn load_of(arguments: &TkrzwLoadArguments) -> Result<TkrzwLoad, Failure> {
                 .records
                 .map_or(TkrzwShape::Single, TkrzwShape::Multi),
         },
-        database: arguments.index,
-        keys: arguments.keys,
-        key_bytes: arguments.key_size,
+        database: arguments.index.unwrap_or(0),
+        keys: arguments.keys.unwrap_or(KEYS),
+        key_bytes: arguments.key_size.unwrap_or(KEY_BYTES),
         value_bytes: arguments.value_size,
-        distribution: arguments.distribution,
+        distribution: arguments.distribution.unwrap_or(Distribution::Sequential),
     };
     match load.problem() {
         Some(problem) => Err(Failure::Usage(problem)),
@@ -133,7 +165,10 @@ fn words(load: &TkrzwLoad) -> String {
         TkrzwShape::Multi(records) => format!(" of {records} records"),
         TkrzwShape::Stream => " over a stream".into(),
         TkrzwShape::Unanswered(messages) => {
-            format!(" over streams of {messages} messages without responses")
+            format!(
+                " over streams of {messages} messages without responses, of which those that were \
+                 refused are not seen"
+            )
         }
     };
     let keys = match load.operation {
@@ -158,7 +193,7 @@ mod tests {
             keys: 10,
             key_bytes: 8,
             value_bytes: 8,
-            distribution: lab::Distribution::Uniform,
+            distribution: Distribution::Uniform,
         };
         assert_eq!(words(&echo), "tkrzw_rpc.DBMService, Echo");
         let set = TkrzwLoad {
@@ -167,7 +202,7 @@ mod tests {
             ..echo
         };
         let expected = "tkrzw_rpc.DBMService, Set over streams of 100 messages without responses, \
-                        10 keys of database 0";
+                        of which those that were refused are not seen, 10 keys of database 0";
         assert_eq!(words(&set), expected);
     }
 }

@@ -62,7 +62,16 @@ pub(super) fn diagnose(
             "pelton lab diagnose: runs the client {}",
             words(conditions)
         ));
-        let (run, was_ended) = run(arguments, command, conditions, server, interrupt)?;
+        let made = run(arguments, command, conditions, server, interrupt);
+        let (run, was_ended) = match (made, &mut evidence) {
+            (Ok(made), _) => made,
+            // What was measured before is worth more than why there is no more.
+            (Err(Failure::Failed(why)), Some(evidence)) => {
+                evidence.early_end = Some(EarlyEnd::NoRun(why));
+                break;
+            }
+            (Err(failure), _) => return Err(failure),
+        };
         left = was_ended.then(|| left_calls_time(&run)).flatten();
         match &mut evidence {
             None => evidence = Some(ClientEvidence::new(run)),

@@ -36,6 +36,7 @@ pub(super) fn diagnose(
     arguments: &DiagnoseArguments,
     is_token_named: bool,
 ) -> Result<Exit, Failure> {
+    check_client_flags(arguments, is_token_named)?;
     let folders = SystemFolders::default();
     let processes = server_processes(arguments, &folders)?;
     let agent = agent_watch::agent_watch(arguments)?;
@@ -63,6 +64,27 @@ pub(super) fn diagnose(
         true => Exit::Done,
         false => Exit::Miss,
     })
+}
+
+/// Refuses flags that say who calls, where the user's own command does.
+fn check_client_flags(arguments: &DiagnoseArguments, is_token_named: bool) -> Result<(), Failure> {
+    let flags = [
+        ("--token-file", is_token_named),
+        (
+            "--token-without-tls",
+            arguments.credentials.token_without_tls,
+        ),
+    ];
+    let is_client = arguments.client.is_some();
+    match flags
+        .into_iter()
+        .find(|(_, is_given)| is_client && *is_given)
+    {
+        None => Ok(()),
+        Some((flag, _)) => Err(Failure::Usage(format!(
+            "{flag} does not go with --client: the command sends its own token"
+        ))),
+    }
 }
 
 /// The server's processes, as they were named, or by the port on which they listen.

@@ -22,6 +22,29 @@ use one_run::{RunFailure, measure};
 /// Where the servers of a scenario listen.
 const LOOPBACK: &str = "127.0.0.1";
 
+/// The Python of a client, where nothing else is asked for.
+const PYTHON: &str = "python3";
+
+/// Refuses programs of clients that no run of a scenario is of.
+fn check_clients(arguments: &ScenarioArguments, plan: &ScenarioPlan) -> Result<(), Failure> {
+    let has = |is_of: fn(&PlannedClient) -> bool| plan.runs.iter().any(|run| is_of(&run.client));
+    let has_python = has(|client| !matches!(client, PlannedClient::Pelton(_)));
+    let has_grpc = has(|client| matches!(client, PlannedClient::Grpc(_)));
+    let refused = [
+        ("--python", arguments.python.is_some() && !has_python),
+        (
+            "--grpc-client",
+            arguments.grpc_client.is_some() && !has_grpc,
+        ),
+    ];
+    match refused.into_iter().find(|(_, is_refused)| *is_refused) {
+        None => Ok(()),
+        Some((flag, _)) => Err(Failure::Usage(format!(
+            "{flag}: this scenario has no run of such a client"
+        ))),
+    }
+}
+
 /// Runs a published experiment again, and prints what became of its claims.
 pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
     let scenario = match arguments.name {
@@ -41,7 +64,9 @@ pub fn scenario(arguments: &ScenarioArguments) -> Result<Exit, Failure> {
         plan.rounds = rounds;
     }
     let seed = arguments.seed.unwrap_or_else(crate::randomness::random);
-    let launcher = Launcher::new(arguments.python.clone(), arguments.grpc_client.clone())?;
+    check_clients(arguments, &plan)?;
+    let python = arguments.python.clone().unwrap_or_else(|| PYTHON.into());
+    let launcher = Launcher::new(python, arguments.grpc_client.clone())?;
     let interrupt = Interrupt::listen();
     note(format_args!(
         "pelton lab scenario: {} runs, some {} s; Ctrl-C shows what there is until then",

@@ -12,6 +12,8 @@ import time
 METHOD = "/Ydb.Debug.V1.DebugService/PingPlainGrpc"
 CREATE = "/io.grpc.KeyValueService/Create"
 VALUE_BYTES = 64 << 10
+# What can be filled at least: with less, a few calls that wait are enough.
+MEMORY_LEAST = 64 << 20
 # Calls that are started between two looks at the memory.
 AT_ONCE = 16
 # Of the loop that measures; the rest of a run's time is the client's start and end.
@@ -163,22 +165,60 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def number_in(path):
+    """The number in a file; None: there is no file, or no number in it, such as `max`."""
+    try:
+        with open(path) as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def groups_of(lines, root="/sys/fs/cgroup"):
+    """The control groups that bound this process's memory, up to the top: their folders, and the
+    names of the files with the limit and with what is used."""
+    for line in lines:
+        _, controllers, path = line.rstrip("\n").split(":", 2)
+        if controllers == "":
+            folder, names = root, ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            folder = os.path.join(root, "memory")
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for count in range(len(parts), -1, -1):
+            yield os.path.join(folder, *parts[:count]), names
+
+
 def free_bytes():
     with open("/proc/meminfo") as file:
         lines = dict(line.split(":") for line in file)
-    return int(lines["MemAvailable"].split()[0]) << 10
+    free = [int(lines["MemAvailable"].split()[0]) << 10]
+    with open("/proc/self/cgroup") as file:
+        groups = list(groups_of(file))
+    for folder, names in groups:
+        limit, used = (number_in(os.path.join(folder, name)) for name in names)
+        if limit is not None and used is not None:
+            free.append(max(limit - used, 0))
+    return min(free)
 
 
 def run_unbounded(options, module):
     """Starts Creates as fast as it can until the memory or the time is used up."""
     limit = min(options.memory_limit, free_bytes() // 2)
+    if limit < MEMORY_LEAST:
+        least = MEMORY_LEAST >> 20
+        sys.exit(f"only {limit >> 20} MiB of memory may be filled here, and it takes {least} MiB")
     channel = module.insecure_channel(options.address)
     module.channel_ready_future(channel).result(CONNECT_TIMEOUT_S)
     create, outcomes = channel.unary_unary(CREATE), Outcomes()
+    # What the interpreter and the channel take is none of the calls'.
+    before_calls = resident_bytes()
     value, started, full_s, held = os.urandom(VALUE_BYTES), 0, None, 0
     before, begin = time.process_time(), time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < options.seconds:
-        held = resident_bytes()
+        held = resident_bytes() - before_calls
         if held >= limit:
             full_s = full_s or elapsed
             # Nothing more is started; what a second brings is known from the first answer on.
