@@ -9,12 +9,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use store::remote::{
     RemoteBackend, RemoteCatalogue, RemoteChange, RemoteChangeError, RemoteCommit, RemoteError,
-    RemoteHealth, RemoteRead,
+    RemoteHealth, RemoteNode, RemoteRead,
 };
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
-use crate::catalogue::{CatalogueCopy, carry_out_change, keep_catalogue};
+use crate::catalogue::{CatalogueCopy, carry_out_change, keep_catalogue, name_left_out};
 use crate::commit::carry_out_commit;
 use crate::connect::{CassandraConfig, connect};
 use crate::engine::Engine;
@@ -94,6 +94,9 @@ impl Cassandra {
         if !self.catalogue.has(database) {
             return Err(RemoteError::UnknownDatabase);
         }
+        if self.catalogue.is_stale() {
+            return Err(RemoteError::NoQuorum);
+        }
         self.begin()
     }
 }
@@ -110,11 +113,8 @@ async fn open(
     let deadline = Instant::now() + limits::START_TIMEOUT;
     let rows = check_catalogue(&engine, deadline).await?;
     engine.prepare_all(deadline).await?;
-    for name in catalogue.set(&rows) {
-        engine.log().note(&format!(
-            "database `{name}` in the storage engine was made by a later version, and is left out"
-        ));
-    }
+    catalogue.set(&rows);
+    name_left_out(&engine, catalogue, &rows);
     Ok(Arc::new(engine))
 }
 
@@ -135,7 +135,7 @@ impl RemoteBackend for Cassandra {
         let deadline = Instant::now() + change.timeout();
         let (engine, catalogue) = (Arc::clone(&self.engine), Arc::clone(&self.catalogue));
         self.handle.spawn(async move {
-            carry_out_change(engine, catalogue, change, deadline).await;
+            carry_out_change(&engine, &catalogue, change, deadline).await;
             drop(request);
         });
     }
@@ -168,6 +168,10 @@ impl RemoteBackend for Cassandra {
 
     fn health(&self) -> RemoteHealth {
         self.health.get()
+    }
+
+    fn nodes(&self) -> Vec<RemoteNode> {
+        self.engine.nodes()
     }
 
     fn stop(&self) {

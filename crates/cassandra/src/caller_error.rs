@@ -8,7 +8,9 @@ use crate::limits;
 /// Returns what a failed read is for its caller: nothing was done in any case.
 pub(crate) fn error_of_read(failure: &EngineFailure) -> RemoteError {
     match failure.cause {
-        FailureCause::NoQuorum | FailureCause::Unreachable => RemoteError::NoQuorum,
+        FailureCause::NoQuorum | FailureCause::Unreachable | FailureCause::Failed => {
+            RemoteError::NoQuorum
+        }
         FailureCause::TimedOut => RemoteError::TimedOut,
         FailureCause::Overloaded => RemoteError::Busy {
             retry_ms: limits::RETRY_MS,

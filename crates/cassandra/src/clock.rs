@@ -3,12 +3,14 @@
 //!
 //! A version is the microseconds since 1970 in its upper 54 bits and the gateway in the lower 10.
 //! It is unique: a gateway gives out no microsecond twice, and two gateways have different lower
-//! bits, which are drawn at random for each run. It grows with each write of a key, as it is larger
-//! than the version that was read before. And a key that was deleted and made again does not repeat
-//! one, though nothing is left of the earlier version: time has passed, or the gateway is another.
+//! bits, which are drawn at random for each run. It grows with each write of one gateway; between
+//! gateways only where the version before was read, which a write without a condition does not do.
+//! And a key that was deleted and made again does not repeat one, though nothing is left of the
+//! earlier version: time has passed, or the gateway is another.
 //!
-//! Two gateways that have drawn the same number can repeat a version only if one of them deletes a
-//! key and the other makes it again, both with the same microsecond of their own clocks.
+//! The ten bits are random, not given out: of 38 gateways two have the same ones as likely as not.
+//! Such two can repeat a version only if both write the same key with the same microsecond of their
+//! own clocks, and neither has read what the other wrote.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,11 +19,17 @@ use crate::limits;
 /// Bits of a version that name the gateway.
 const GATEWAY_BITS: u32 = 10;
 
+/// Numbers that tell versions apart which are too far ahead to be followed, less one. With them a
+/// version goes ahead by 65 ms at most.
+const FAR_NUMBERS: u64 = 0xffff;
+
 /// Gives out versions. Shared by all threads of a gateway.
 #[derive(Debug)]
 pub struct VersionClock {
     gateway: u64,
     last_us: AtomicU64,
+    /// Counts versions of keys that are too far ahead to be followed.
+    far: AtomicU64,
 }
 
 impl VersionClock {
@@ -30,6 +38,7 @@ impl VersionClock {
         VersionClock {
             gateway: gateway & ((1 << GATEWAY_BITS) - 1),
             last_us: AtomicU64::new(0),
+            far: AtomicU64::new(gateway >> GATEWAY_BITS),
         }
     }
 
@@ -42,8 +51,10 @@ impl VersionClock {
     pub fn next_after(&self, now_us: u64, previous: u64) -> u64 {
         let needed_us = microseconds(previous).saturating_add(1);
         if is_too_far_ahead(needed_us, now_us) {
-            // Unique for this key, since it is larger than what the key had.
-            return self.version(self.advance(now_us).max(needed_us));
+            // Not recorded, so it is told apart by a number from those that are given out for the
+            // same version before: a write that was refused must not be taken for a later one.
+            let number = self.far.fetch_add(1, Ordering::Relaxed) & FAR_NUMBERS;
+            return self.version(needed_us.saturating_add(number));
         }
         self.version(self.advance(now_us.max(needed_us)))
     }
@@ -141,6 +152,17 @@ mod tests {
         let far = (NOW_US * 2) << GATEWAY_BITS;
         assert!(clock.next_after(NOW_US, far) > far);
         assert!(clock.next(NOW_US) < far);
+    }
+
+    #[test]
+    fn versions_that_follow_one_far_ahead_are_never_the_same() {
+        let clock = VersionClock::new(1);
+        let far = (NOW_US * 2) << GATEWAY_BITS;
+        let mut seen = HashSet::new();
+        for _ in 0..1000 {
+            let version = clock.next_after(NOW_US, far);
+            assert!(version > far && seen.insert(version));
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Commits: read, decide, write under the condition that nothing was written meanwhile.
 
+use std::collections::HashMap;
+
+use futures_util::future::try_join_all;
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::SerializationError;
@@ -8,7 +11,7 @@ use scylla::serialize::writers::RowWriter;
 use store::remote::{
     RemoteAfter, RemoteCommit, RemoteEffect, RemoteEntry, RemoteError, RemoteStep,
 };
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::caller_error::error_of_write;
 use crate::clock;
@@ -53,19 +56,20 @@ async fn commit_linearizable(
     partition: BucketPartition,
     deadline: Instant,
 ) -> Result<(), RemoteError> {
-    let _turn = match engine.queue(&partition) {
+    let _turn = engine.queues().turn(&partition, deadline).await?;
+    if commit.is_abandoned() {
         // Nothing was sent yet.
-        Some(queue) => {
-            let turn = timeout_at(deadline, queue.lock()).await;
-            Some(turn.map_err(|_| RemoteError::TimedOut)?)
-        }
-        None => None,
-    };
+        return Err(RemoteError::TimedOut);
+    }
     let mut keys_read = KeysRead::Needed;
     for round in 0..limits::COMMIT_ROUNDS {
         let found = found_of(engine, commit, (partition, keys_read), deadline).await?;
         let Some(version) = decide(engine, commit, &found) else {
-            return Ok(());
+            let how = (partition, keys_read);
+            match is_of_one_moment(engine, commit, (how, &found), deadline).await? {
+                true => return Ok(()),
+                false => continue,
+            }
         };
         let written = BatchPlace { partition, version };
         match write_conditionally(engine, commit, (written, &found, keys_read), deadline).await {
@@ -111,28 +115,56 @@ async fn commit_quorum(
         .map_err(|failure| error_of_write(&failure))
 }
 
-/// Reads keys of a commit as one. Returns an entry for each key, also one that has expired.
+/// Reads keys of a commit, up to [`limits::LOOKUP_KEYS`] of them as one. Returns an entry for each
+/// key, also one that has expired.
 async fn found_of(
     engine: &Engine,
     commit: &RemoteCommit,
     (partition, keys_read): (BucketPartition, KeysRead),
     deadline: Instant,
 ) -> Result<Vec<Option<RemoteEntry>>, RemoteError> {
-    let all = commit
-        .keys()
-        .filter(|key| key.is_read || keys_read == KeysRead::All);
-    let keys: Vec<&[u8]> = all.map(|key| key.key).collect();
+    let keys: Vec<&[u8]> = keys_to_read(commit, keys_read).collect();
     let mut found = vec![None; commit.keys().len()];
     if keys.is_empty() {
         return Ok(found);
     }
-    let read = read_keys(engine, partition, &keys, deadline).await;
-    let rows = read.map_err(|error| remote_error(engine, &error))?;
-    let rows: std::collections::HashMap<Vec<u8>, RemoteEntry> = rows.into_iter().collect();
+    let parts = keys.chunks(limits::LOOKUP_KEYS);
+    let reads = parts.map(|part| read_keys(engine, partition, part, deadline));
+    let rows = try_join_all(reads).await;
+    let rows = rows.map_err(|error| remote_error(engine, &error))?;
+    let rows: HashMap<Vec<u8>, RemoteEntry> = rows.into_iter().flatten().collect();
     for (place, key) in found.iter_mut().zip(commit.keys()) {
         *place = rows.get(key.key).cloned();
     }
     Ok(found)
+}
+
+/// Whether what was read for a commit that writes nothing was there at one moment. That of a commit
+/// that writes is: its batch takes effect only then.
+///
+/// More keys than one statement may name are read by several. If a second look at them finds the
+/// same versions, which are never given out twice, nothing has changed between the two.
+async fn is_of_one_moment(
+    engine: &Engine,
+    commit: &RemoteCommit,
+    (how, found): ((BucketPartition, KeysRead), &[Option<RemoteEntry>]),
+    deadline: Instant,
+) -> Result<bool, RemoteError> {
+    if keys_to_read(commit, how.1).count() <= limits::LOOKUP_KEYS {
+        return Ok(true);
+    }
+    let again = found_of(engine, commit, how, deadline).await?;
+    Ok(again
+        .iter()
+        .map(version_of)
+        .eq(found.iter().map(version_of)))
+}
+
+/// Returns the keys of a commit that are to be read.
+fn keys_to_read(commit: &RemoteCommit, keys_read: KeysRead) -> impl Iterator<Item = &[u8]> {
+    let keys = commit.keys();
+    let read = keys.filter(move |key| key.is_read || keys_read == KeysRead::All);
+    read.map(|key| key.key)
 }
 
 /// Decides a commit. Returns the version that it writes; `None`: it writes nothing.

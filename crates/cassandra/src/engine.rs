@@ -14,15 +14,17 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::bound::BoundStatement;
 use scylla::statement::prepared::PreparedStatement;
-use tokio::sync::Mutex;
+use store::remote::RemoteNode;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::VersionClock;
+pub(crate) use crate::failure::Repeatable;
 use crate::failure::{EngineFailure, FailureCause, classify};
 use crate::limits;
 use crate::message_log::MessageLog;
-use crate::nodes::{ClusterNodes, acquire};
+use crate::nodes::{ClusterNodes, NodePermits, acquire};
 use crate::partition::BucketPartition;
+use crate::queues::PartitionQueues;
 use crate::statements::{StatementName, Statements, all_names};
 
 /// Returns the microseconds since 1970.
@@ -38,17 +40,8 @@ pub(crate) struct Engine {
     now_us: WallClock,
     /// For pauses.
     random: AtomicU64,
-    queues: Vec<Mutex<()>>,
+    queues: PartitionQueues,
     log: MessageLog,
-}
-
-/// Whether a request may be carried out twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeatable {
-    /// It is a read, or a write with a timestamp of its own: twice is as good as once.
-    Yes,
-    /// Only if it is known that it was not carried out.
-    No,
 }
 
 /// What is sent.
@@ -72,9 +65,7 @@ impl Engine {
             clock: VersionClock::new(seed),
             now_us,
             random: AtomicU64::new(seed),
-            queues: (0..limits::PARTITION_QUEUES)
-                .map(|_| Mutex::new(()))
-                .collect(),
+            queues: PartitionQueues::new(limits::PARTITION_QUEUES),
             log,
         }
     }
@@ -104,9 +95,9 @@ impl Engine {
         }
     }
 
-    /// The turn of a commit on a partition: commits of this gateway do not contend with each other.
-    pub(crate) fn queue(&self, partition: &BucketPartition) -> Option<&Mutex<()>> {
-        self.queues.get(partition.queue(self.queues.len()))
+    /// Returns the queues of commits: those of this gateway do not contend with each other.
+    pub(crate) fn queues(&self) -> &PartitionQueues {
+        &self.queues
     }
 
     /// Returns a random part of a pause that grows with `round`.
@@ -118,6 +109,11 @@ impl Engine {
         let mixed = (drawn ^ (drawn >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 32;
         let part = u32::try_from(mixed & 0xffff).unwrap_or(0);
         longest * part / 0x1_0000
+    }
+
+    /// Returns all nodes of the cluster.
+    pub(crate) fn nodes(&self) -> Vec<RemoteNode> {
+        self.nodes.all(&self.session.get_cluster_state())
     }
 
     /// Prepares all statements.
@@ -187,6 +183,26 @@ impl Engine {
         })
     }
 
+    /// Reads a partition of the catalogue at QUORUM by way of a node, for health: without a permit,
+    /// as a gateway that has much to do serves all the same.
+    pub(crate) async fn probe(&self, node: &NodePermits, turn: u32) -> Result<(), EngineFailure> {
+        let deadline = Instant::now() + limits::PROBE_TIMEOUT;
+        let partition = turn % limits::PROBE_PARTITIONS + 1;
+        let values = (partition.cast_signed(),);
+        let mut bound = self.bind(StatementName::Probe, &values, deadline).await?;
+        bound.set_load_balancing_policy(Some(node.policy()));
+        let probe = self.session.execute_bound_unpaged(&bound).await;
+        probe
+            .map(drop)
+            .map_err(|error| classify(&error, Repeatable::Yes))
+    }
+
+    /// Returns all nodes, the best first.
+    pub(crate) fn candidates(&self) -> Vec<Arc<NodePermits>> {
+        let state = self.session.get_cluster_state();
+        self.nodes.candidates(&state, &[])
+    }
+
     /// Sends a request to one node after the other, as long as that is safe.
     async fn send<R: SerializeRow + Sync>(
         &self,
@@ -200,9 +216,8 @@ impl Engine {
         let mut may_have_happened = false;
         let mut attempt = 0;
         loop {
-            let permit = acquire(&candidates, attempt, deadline).await;
-            let failure = match permit {
-                Err(failure) => failure,
+            let (failure, was_sent) = match acquire(&candidates, attempt, deadline).await {
+                Err(failure) => (failure, false),
                 Ok(permit) => {
                     request.set_policy(permit.policy());
                     let until = match repeatable {
@@ -211,8 +226,8 @@ impl Engine {
                     };
                     match timeout_at(until, request.attempt(&self.session)).await {
                         Ok(Ok(result)) => return Ok(result),
-                        Ok(Err(error)) => classify(&error),
-                        Err(_) => EngineFailure::timed_out(),
+                        Ok(Err(error)) => (classify(&error, repeatable), true),
+                        Err(_) => (EngineFailure::timed_out(), true),
                     }
                 }
             };
@@ -220,7 +235,9 @@ impl Engine {
             attempt += 1;
             let may_repeat = repeatable == Repeatable::Yes || !may_have_happened;
             let is_over = attempt >= limits::ATTEMPTS || Instant::now() >= deadline;
-            if !may_repeat || is_over || !failure.is_worth_another_node() {
+            // What has waited for a permit of any node would only wait as long again.
+            let is_worth_it = was_sent && failure.is_worth_another_node();
+            if !may_repeat || is_over || !is_worth_it {
                 self.log.note_failure(&failure);
                 return Err(EngineFailure {
                     may_have_happened,

@@ -5,9 +5,10 @@
 //!
 //! `quorum`: two cells. `head` is the version, the expiry and the length of the value (8 bytes
 //! each, big-endian); `entry` is the version and the value. The last write wins cell by cell there,
-//! and two gateways can write with the same timestamp: of two cells with one timestamp the larger
-//! bytes win at every node, and since both begin with the version, all nodes agree on one of the
-//! two writes as a whole.
+//! and two gateways can write with the same timestamp. Of two such cells one that expires wins over
+//! one that does not, of two that expire the one that does so later, and then the larger bytes win.
+//! Both cells of a write expire together and begin with the version, so all nodes agree on one of
+//! the two writes as a whole.
 
 use bytes::Bytes;
 use store::remote::RemoteEntry;
@@ -102,7 +103,7 @@ pub fn decode_head(head: &[u8]) -> Result<EntryHead, EntryError> {
 /// # Errors
 ///
 /// If the cells are not those of one write.
-pub fn decode_cells(head: &[u8], entry: &Bytes) -> Result<RemoteEntry, EntryError> {
+pub fn decode_cells(head: &[u8], entry: &Bytes, is_alone: bool) -> Result<RemoteEntry, EntryError> {
     let EntryHead {
         version,
         expires_ms,
@@ -117,19 +118,19 @@ pub fn decode_cells(head: &[u8], entry: &Bytes) -> Result<RemoteEntry, EntryErro
         return Err(EntryError::TwoWrites);
     }
     Ok(RemoteEntry {
-        value: kept_value(entry, VERSION_BYTES),
+        value: kept_value(entry, VERSION_BYTES, is_alone),
         version,
         expires_ms,
     })
 }
 
-/// Returns a value to be kept, without the first bytes of its cell. A small one is copied: as a
-/// part of the answer of the node it would hold all of that.
-pub fn kept_value(cell: &Bytes, skip: usize) -> Bytes {
+/// Returns a value to be kept, without the first bytes of its cell. One that is small, or not alone
+/// in the answer of the node, is copied: as a part of that answer it would hold all of it.
+pub fn kept_value(cell: &Bytes, skip: usize, is_alone: bool) -> Bytes {
     let Some(value) = cell.get(skip..) else {
         return Bytes::new();
     };
-    if value.len() < limits::SHARED_VALUE_BYTES {
+    if !is_alone || value.len() < limits::SHARED_VALUE_BYTES {
         return Bytes::copy_from_slice(value);
     }
     cell.slice(skip..)
@@ -179,7 +180,7 @@ mod tests {
                 value_bytes,
             };
             assert_eq!(decode_head(&head), Ok(expected));
-            let found = decode_cells(&head, &Bytes::from(entry)).unwrap();
+            let found = decode_cells(&head, &Bytes::from(entry), false).unwrap();
             assert_eq!((found.version, found.expires_ms), (version, expires_ms));
             assert_eq!(found.value, value);
         }
@@ -206,19 +207,20 @@ mod tests {
             assert_eq!(decode_head(&wrong), Err(EntryError::Length { name, bytes }));
         }
         let short = Bytes::from(entry[..7].to_vec());
-        assert!(decode_cells(&head, &short).is_err());
+        assert!(decode_cells(&head, &short, false).is_err());
         let (other, _) = encode_cells(8, 0, b"value");
-        let found = decode_cells(&other, &Bytes::from(entry));
+        let found = decode_cells(&other, &Bytes::from(entry), false);
         assert_eq!(found, Err(EntryError::TwoWrites));
     }
 
     #[test]
-    fn small_values_do_not_hold_the_answer_that_brought_them() {
+    fn only_a_large_value_that_is_alone_holds_the_answer_that_brought_it() {
         let cell = Bytes::from(vec![1; 2 * limits::SHARED_VALUE_BYTES]);
-        assert_eq!(kept_value(&cell, 8).as_ptr(), cell[8..].as_ptr());
+        assert_eq!(kept_value(&cell, 8, true).as_ptr(), cell[8..].as_ptr());
+        assert_ne!(kept_value(&cell, 8, false).as_ptr(), cell[8..].as_ptr());
         let small = cell.slice(..100);
-        assert_ne!(kept_value(&small, 8).as_ptr(), small[8..].as_ptr());
-        assert_eq!(kept_value(&small, 101), Bytes::new());
+        assert_ne!(kept_value(&small, 8, true).as_ptr(), small[8..].as_ptr());
+        assert_eq!(kept_value(&small, 101, true), Bytes::new());
     }
 
     #[test]

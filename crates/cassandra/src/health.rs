@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use store::remote::RemoteHealth;
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
 
-use crate::engine::{Engine, Repeatable};
-use crate::failure::EngineFailure;
+use crate::engine::Engine;
+use crate::failure::{EngineFailure, FailureCause};
 use crate::limits;
-use crate::statements::StatementName;
 
 /// What was seen last.
 #[derive(Debug)]
@@ -38,48 +37,70 @@ impl EngineHealth {
         self.state.lock().shown.clone()
     }
 
-    /// Notes the end of a read of health. Returns what to write to the log: what has changed.
-    fn note(&self, result: Result<(), &EngineFailure>) -> Option<String> {
+    /// Notes the end of a read of health.
+    fn note(&self, result: Result<(), &EngineFailure>) {
         let mut state = self.state.lock();
         let Err(failure) = result else {
             state.failed = 0;
-            let was_serving = state.shown == RemoteHealth::Serving;
             state.shown = RemoteHealth::Serving;
-            return (!was_serving).then(|| "the storage engine answers again".to_owned());
+            return;
         };
-        state.failed = state.failed.saturating_add(1);
-        if state.failed < limits::FAILED_PROBES {
-            return None;
+        if failure.cause == FailureCause::Overloaded {
+            // Too much to do is no outage.
+            return;
         }
-        let reason = failure.to_string();
-        let was_serving = state.shown == RemoteHealth::Serving;
-        state.shown = RemoteHealth::NoQuorum(Arc::from(reason.as_str()));
-        was_serving.then(|| format!("the storage engine does not answer: {reason}"))
+        state.failed = state.failed.saturating_add(1);
+        if state.failed >= limits::FAILED_PROBES {
+            let reason = Arc::from(failure.to_string().as_str());
+            state.shown = match failure.cause {
+                FailureCause::Refused => RemoteHealth::WrongSchema(reason),
+                _ => RemoteHealth::NoQuorum(reason),
+            };
+        }
     }
 }
 
-/// Reads a row at a quorum again and again, each time of another partition.
+/// Reads a row at a quorum again and again, each time of another partition and by way of another
+/// node first. The server writes to the log what has changed.
 pub(crate) async fn keep_health(engine: Arc<Engine>, health: Arc<EngineHealth>) {
-    let mut turn = 0;
+    let mut turn = 0_u32;
     loop {
-        turn = turn % limits::PROBE_PARTITIONS + 1;
-        let deadline = Instant::now() + limits::PROBE_TIMEOUT;
-        let partition = turn.cast_signed();
-        let how = (None, Repeatable::Yes);
-        let probe = engine
-            .execute(StatementName::Probe, &(partition,), how, deadline)
-            .await;
-        if let Some(message) = health.note(probe.as_ref().map(|_| ())) {
-            engine.log().note(&message);
-        }
+        let nodes = engine.candidates();
+        let probes = in_turn(&nodes, turn).map(|node| engine.probe(node, turn));
+        let probe = first_success(probes).await;
+        health.note(probe.as_ref().map(|_| ()));
+        turn = turn.wrapping_add(1);
         sleep(limits::PROBE_INTERVAL).await;
     }
+}
+
+/// Returns the nodes that are asked in a turn, one after the other.
+fn in_turn<N>(nodes: &[N], turn: u32) -> impl Iterator<Item = &N> {
+    let first = usize::try_from(turn).unwrap_or(0) % nodes.len().max(1);
+    let most = usize::try_from(limits::PROBE_NODES).unwrap_or(1);
+    let (before, from) = nodes.split_at_checked(first).unwrap_or((&[], nodes));
+    from.iter().chain(before).take(most)
+}
+
+/// Waits for probes one after the other, each for its part of the time, until one succeeds.
+async fn first_success(
+    probes: impl Iterator<Item = impl Future<Output = Result<(), EngineFailure>>>,
+) -> Result<(), EngineFailure> {
+    let mut failure = EngineFailure::unsent(FailureCause::Unreachable, "the cluster has no node");
+    for probe in probes {
+        let part = limits::PROBE_TIMEOUT / limits::PROBE_NODES;
+        failure = match timeout(part, probe).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(failure)) => failure,
+            Err(_) => EngineFailure::timed_out(),
+        };
+    }
+    Err(failure)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::FailureCause;
 
     #[test]
     fn some_failures_in_a_row_and_one_success_change_it() {
@@ -87,15 +108,16 @@ mod tests {
         let failure = EngineFailure::unsent(FailureCause::NoQuorum, "two of three are down");
         for _ in 0..2 {
             for _ in 1..limits::FAILED_PROBES {
-                assert_eq!(health.note(Err(&failure)), None);
+                health.note(Err(&failure));
                 assert_eq!(health.get(), RemoteHealth::Serving);
             }
-            assert!(health.note(Err(&failure)).unwrap().contains("two of three"));
-            assert!(matches!(health.get(), RemoteHealth::NoQuorum(_)));
-            assert_eq!(health.note(Err(&failure)), None);
-            assert!(health.note(Ok(())).is_some());
+            health.note(Err(&failure));
+            let RemoteHealth::NoQuorum(why) = health.get() else {
+                panic!("{:?}", health.get());
+            };
+            assert!(why.contains("two of three"), "{why}");
+            health.note(Ok(()));
             assert_eq!(health.get(), RemoteHealth::Serving);
-            assert_eq!(health.note(Ok(())), None);
         }
     }
 
@@ -104,8 +126,46 @@ mod tests {
         let health = EngineHealth::serving();
         let failure = EngineFailure::unsent(FailureCause::TimedOut, "");
         for _ in 0..10 {
-            assert_eq!(health.note(Err(&failure)), None);
-            assert_eq!(health.note(Ok(())), None);
+            health.note(Err(&failure));
+            health.note(Ok(()));
+            assert_eq!(health.get(), RemoteHealth::Serving);
         }
+    }
+
+    #[test]
+    fn too_much_to_do_is_no_outage_and_a_refusal_is_another_schema() {
+        let health = EngineHealth::serving();
+        let busy = EngineFailure::unsent(FailureCause::Overloaded, "");
+        (0..10).for_each(|_| health.note(Err(&busy)));
+        assert_eq!(health.get(), RemoteHealth::Serving);
+        let refused = EngineFailure::unsent(FailureCause::Refused, "no such table");
+        (0..10).for_each(|_| health.note(Err(&refused)));
+        assert!(matches!(health.get(), RemoteHealth::WrongSchema(_)));
+    }
+
+    async fn probe(is_frozen: bool) -> Result<(), EngineFailure> {
+        match is_frozen {
+            true => std::future::pending().await,
+            false => Ok(()),
+        }
+    }
+
+    #[test]
+    fn a_frozen_node_does_not_hide_the_quorum_of_the_others() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let nodes = [0, 1, 2];
+            for turn in (0..6).chain([u32::MAX]) {
+                let probes = in_turn(&nodes, turn).map(|&node| probe(node == 0));
+                assert_eq!(first_success(probes).await, Ok(()));
+            }
+            let begin = tokio::time::Instant::now();
+            let end = first_success(in_turn(&nodes, 1).map(|_| probe(true))).await;
+            assert_eq!(end.unwrap_err().cause, FailureCause::TimedOut);
+            assert!(begin.elapsed() <= limits::PROBE_TIMEOUT + limits::PROBE_INTERVAL);
+            let none = first_success(in_turn(&nodes[..0], 1).map(|_| probe(true))).await;
+            assert_eq!(none.unwrap_err().cause, FailureCause::Unreachable);
+        });
     }
 }

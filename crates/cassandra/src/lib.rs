@@ -8,8 +8,8 @@
 //! |---|---|
 //! | the contract | `backend` |
 //! | requests | `read`, `page`, `commit`, `catalogue`, `health`, `init` |
-//! | rows | `rows`, `entry`, `merge`, `partition` |
-//! | the engine | `engine`, `connect`, `nodes`, `statements`, `caller_error` |
+//! | rows | `rows`, `rows_at_once`, `scope`, `entry`, `merge`, `partition` |
+//! | the engine | `engine`, `connect`, `nodes`, `queues`, `statements`, `caller_error` |
 //! | basics | `schema`, `clock`, `failure`, `message_log`, [`limits`] |
 //!
 //! `docs/internals/cassandra.md` has the data model and what happens when nodes fail.
@@ -44,10 +44,15 @@ mod message_log;
 mod nodes;
 mod page;
 mod partition;
+mod queues;
 mod read;
 mod rows;
+mod rows_at_once;
 mod schema;
+mod scope;
 mod statements;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use backend::Cassandra;
 pub use connect::{CassandraConfig, ConnectError};
@@ -55,4 +60,6 @@ pub use engine::WallClock;
 pub use failure::{EngineFailure, FailureCause};
 pub use init::{InitError, InitOptions, InitReport, init};
 pub use message_log::MessageSink;
-pub use schema::{KeyspaceNameError, SchemaDifference};
+pub use schema::{KeyspaceNameError, SchemaDifference, check_keyspace_name};
+#[cfg(feature = "tls")]
+pub use tls::{NodeTls, NodeTlsError, tls_of};

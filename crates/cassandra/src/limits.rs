@@ -47,28 +47,38 @@ pub const ROUND_PAUSE: Duration = Duration::from_millis(50);
 /// without need, which is seldom with so many.
 pub const PARTITION_QUEUES: usize = 4096;
 
+/// Commits that wait for one partition, beside the one that has its turn. With some milliseconds
+/// for each they wait about as long as a caller may; the next one is refused at once.
+pub const PARTITION_WAITING: usize = 128;
+
 /// Buckets that one Scan or Count reads at the same time.
 pub const BUCKETS_AT_ONCE: usize = 16;
 
-/// Rows that are read of a bucket at once, without values. With the longest keys they take 32 MiB;
-/// with keys of 100 bytes 60 KiB.
+/// Most rows that are read of a bucket at once, without values.
 pub const BUCKET_ROWS: usize = 512;
 
-/// Fewest rows that are read of a bucket at once for a page that is merged from several.
-pub const MERGED_ROWS: usize = 16;
+/// Rows that are read of a bucket before it is known how long its keys are: 1 MiB with the longest.
+pub const FIRST_ROWS: usize = 16;
 
-/// Keys that one statement looks up.
-pub const LOOKUP_KEYS: usize = 256;
+/// Bytes of rows without values that are read of a bucket at once, by the mean of those before.
+pub const BUCKET_BYTES: usize = 1024 * 1024;
+
+/// What a row without its value takes beside its key.
+pub const ROW_BYTES: usize = 64;
+
+/// Keys that one statement looks up: ScyllaDB refuses more in one `IN`.
+pub const LOOKUP_KEYS: usize = 100;
 
 /// Buckets of which an estimate of the number of entries is made.
 pub const SAMPLED_BUCKETS: u16 = 16;
 
-/// Values of this many bytes and more are kept as parts of the answer that brought them, instead of
-/// being copied.
+/// A value of this many bytes and more that is alone in the answer which brought it is kept as a
+/// part of that, instead of being copied.
 pub const SHARED_VALUE_BYTES: usize = 64 * 1024;
 
-/// Databases of a keyspace. The catalogue is one partition, and read whole.
-pub const DATABASES: usize = 4096;
+/// Databases of a keyspace. The catalogue is one partition, and read whole. As many as a store may
+/// have.
+pub const DATABASES: usize = 1000;
 
 /// Rounds of reading and writing of one change of the catalogue.
 pub const CHANGE_ROUNDS: u32 = 8;
@@ -77,14 +87,32 @@ pub const CHANGE_ROUNDS: u32 = 8;
 /// and drop.
 pub const CATALOGUE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How old the copy of the catalogue may become before requests are refused: databases that are in
+/// it may have been dropped, and what is written to one of those is lost.
+pub const CATALOGUE_STALE: Duration = Duration::from_secs(180);
+
+/// How long it may take to count the entries of a database that was to be dropped only if it had
+/// none.
+pub const NOT_EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often it is tried to remove the rows of a database that was dropped.
+pub const REMOVAL_ROUNDS: u32 = 3;
+
+/// Pause before it is tried again.
+pub const REMOVAL_PAUSE: Duration = Duration::from_secs(2);
+
 /// How long it may take to remove the rows of one bucket of a database that was dropped.
 pub const BUCKET_REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often health reads a row at QUORUM.
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long such a read may take.
+/// How long such a read may take, at as many nodes as it takes.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Nodes that are asked one after the other for such a read, each for its part of the time: one
+/// that is frozen does not show whether there is a quorum.
+pub const PROBE_NODES: u32 = 3;
 
 /// Reads of health that must fail one after the other before the gateway is not serving: one lost
 /// packet is no outage.
@@ -122,9 +150,10 @@ pub const CLOCK_AHEAD: Duration = Duration::from_secs(60);
 pub const EXPIRY_MARGIN_S: u64 = 60;
 
 /// The last second since 1970 that Cassandra can give as an expiry in the storage format of version
-/// 4, which version 5 writes by default. A row that expires later is not removed by the engine, and
-/// counts as absent all the same.
-pub const EXPIRY_MAX_S: u64 = i32::MAX as u64 - 2;
+/// 4, which version 5 writes by default, less a day: the clock of a node may be ahead of that of
+/// the gateway. A row that expires later is not removed by the engine, and counts as absent all the
+/// same.
+pub const EXPIRY_MAX_S: u64 = i32::MAX as u64 - 2 - 24 * 60 * 60;
 
 /// Bytes of a message of the driver or of a node that are kept for people.
 pub const MESSAGE_BYTES: usize = 512;

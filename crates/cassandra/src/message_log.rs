@@ -20,17 +20,39 @@ pub(crate) struct MessageLog {
     minute: Arc<Mutex<Minute>>,
 }
 
-/// What was written since `begin`, by cause.
+/// What was written since `begin`, by kind.
 struct Minute {
     begin: Instant,
-    counts: [u32; FailureCause::ALL.len()],
+    counts: [u32; KINDS],
+}
+
+/// Each cause of failures, and damage.
+const KINDS: usize = FailureCause::ALL.len() + 1;
+
+/// What comes often enough to be left out at times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MessageKind {
+    Failure(FailureCause),
+    Damage,
+}
+
+impl MessageKind {
+    fn place(self) -> usize {
+        match self {
+            MessageKind::Damage => KINDS - 1,
+            MessageKind::Failure(cause) => FailureCause::ALL
+                .iter()
+                .position(|one| *one == cause)
+                .unwrap_or(0),
+        }
+    }
 }
 
 impl MessageLog {
     pub(crate) fn new(sink: MessageSink) -> MessageLog {
         let minute = Minute {
             begin: Instant::now(),
-            counts: [0; FailureCause::ALL.len()],
+            counts: [0; KINDS],
         };
         MessageLog {
             sink,
@@ -43,9 +65,20 @@ impl MessageLog {
         (self.sink)(shortened(message));
     }
 
+    /// Writes that a row is not an entry, unless that was written often in this minute.
+    pub(crate) fn note_damage(&self, message: &str) {
+        if self.admits(MessageKind::Damage) {
+            self.note(message);
+        }
+    }
+
+    fn admits(&self, kind: MessageKind) -> bool {
+        self.minute.lock().admits(kind, Instant::now())
+    }
+
     /// Writes why a request failed, unless this cause was written often in this minute.
     pub(crate) fn note_failure(&self, failure: &EngineFailure) {
-        if self.minute.lock().admits(failure.cause, Instant::now()) {
+        if self.admits(MessageKind::Failure(failure.cause)) {
             self.note(&format!(
                 "a request to the storage engine failed: {failure}"
             ));
@@ -54,13 +87,12 @@ impl MessageLog {
 }
 
 impl Minute {
-    fn admits(&mut self, cause: FailureCause, now: Instant) -> bool {
+    fn admits(&mut self, kind: MessageKind, now: Instant) -> bool {
         if now.duration_since(self.begin) >= Duration::from_secs(60) {
             self.begin = now;
-            self.counts = [0; FailureCause::ALL.len()];
+            self.counts = [0; KINDS];
         }
-        let place = FailureCause::ALL.iter().position(|one| *one == cause);
-        let Some(count) = place.and_then(|place| self.counts.get_mut(place)) else {
+        let Some(count) = self.counts.get_mut(kind.place()) else {
             return true;
         };
         *count = count.saturating_add(1);
@@ -92,15 +124,17 @@ mod tests {
         let begin = Instant::now();
         let mut minute = Minute {
             begin,
-            counts: [0; FailureCause::ALL.len()],
+            counts: [0; KINDS],
         };
         for round in 0..2 {
             let now = begin + Duration::from_secs(60 * round);
             let admitted = (0..100)
-                .filter(|_| minute.admits(FailureCause::TimedOut, now))
+                .filter(|_| minute.admits(MessageKind::Damage, now))
                 .count();
             assert_eq!(admitted, limits::MESSAGES_PER_MINUTE as usize);
-            assert!(minute.admits(FailureCause::NoQuorum, now));
+            for cause in FailureCause::ALL {
+                assert!(minute.admits(MessageKind::Failure(cause), now));
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use scylla::cluster::{ClusterState, Node};
 use scylla::policies::load_balancing::{
     LoadBalancingPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
 };
+use store::remote::RemoteNode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
@@ -29,6 +30,13 @@ pub(crate) struct ClusterNodes {
 pub(crate) struct NodePermits {
     permits: Arc<Semaphore>,
     policy: Arc<dyn LoadBalancingPolicy>,
+}
+
+impl NodePermits {
+    /// Returns how many permits are in use.
+    fn in_use(&self) -> usize {
+        limits::NODE_PERMITS.saturating_sub(self.permits.available_permits())
+    }
 }
 
 /// A permit to send one request to a node.
@@ -69,6 +77,19 @@ impl ClusterNodes {
         // writes of a partition meet at one node.
         nodes.sort_by_key(|node| (!node.is_connected(), !self.is_near(node)));
         nodes.iter().map(|node| self.permits(node)).collect()
+    }
+
+    /// Returns all nodes of the cluster.
+    pub(crate) fn all(&self, state: &ClusterState) -> Vec<RemoteNode> {
+        let known = self.known.lock();
+        let describe = |node: &Arc<Node>| RemoteNode {
+            address: node.address.to_string(),
+            is_connected: node.is_connected(),
+            requests: (known.get(&node.host_id.as_u128())).map_or(0, |node| node.in_use()),
+            limit_requests: limits::NODE_PERMITS,
+        };
+        let nodes = state.get_nodes_info().iter().take(limits::NODES);
+        nodes.map(describe).collect()
     }
 
     fn is_near(&self, node: &Node) -> bool {
@@ -128,6 +149,11 @@ pub(crate) async fn acquire(
 }
 
 impl NodePermits {
+    /// Returns what makes the driver send a request to this node.
+    pub(crate) fn policy(&self) -> Arc<dyn LoadBalancingPolicy> {
+        Arc::clone(&self.policy)
+    }
+
     fn permit(&self, permit: OwnedSemaphorePermit) -> NodePermit {
         NodePermit {
             policy: Arc::clone(&self.policy),

@@ -4,16 +4,15 @@
 //! it reads them. Then the values are read by their keys. An entry that was removed in between is
 //! left out; one that was changed comes as it is now.
 
-use store::remote::{RemoteEntry, RemoteOrder};
-use store::remote::{RemotePageEnd, RemoteRow};
+use store::remote::{RemoteEntry, RemoteOrder, RemotePageEnd, RemoteRow, RoomShare};
 use store::{Direction, Range};
-use tokio::time::Instant;
 
-use crate::engine::Engine;
 use crate::limits;
 use crate::merge::Merge;
 use crate::partition::DatabasePlace;
-use crate::rows::{HeadRow, HeadsPage, RowsError, entries_of, read_heads_of_all};
+use crate::rows::{HeadRow, HeadsPage, entries_of, read_heads_of_all};
+use crate::rows_at_once::RowsAtOnce;
+use crate::scope::{ReadScope, RowsError};
 
 /// What a page is to have.
 #[derive(Clone, Copy, Debug)]
@@ -96,20 +95,19 @@ impl PageHeads {
 
 /// Reads one page.
 pub(crate) async fn read_page(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     place: DatabasePlace,
     request: PageRequest<'_>,
-    deadline: Instant,
 ) -> Result<(Vec<RemoteRow>, RemotePageEnd), RowsError> {
     let mut heads = PageHeads::new(&request);
     match place.shape.order {
-        RemoteOrder::Hash => walk_buckets(engine, place, &request, &mut heads, deadline).await?,
-        RemoteOrder::Merged => walk_merged(engine, place, &request, &mut heads, deadline).await?,
+        RemoteOrder::Hash => walk_buckets(scope, place, &request, &mut heads).await?,
+        RemoteOrder::Merged => walk_merged(scope, place, &request, &mut heads).await?,
     }
     let end = heads.end();
     let rows = match request.keys_only {
         true => heads.rows.into_iter().map(without_value).collect(),
-        false => with_values(engine, place, heads.rows, deadline).await?,
+        false => with_values(scope, place, heads.rows).await?,
     };
     Ok((rows, end))
 }
@@ -130,15 +128,14 @@ fn buckets_left(place: DatabasePlace, request: &PageRequest<'_>) -> Vec<u16> {
 /// Gathers the keys of a page bucket by bucket. Empty buckets are many in a small database, so more
 /// and more are read at once, as long as they bring little.
 async fn walk_buckets(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     place: DatabasePlace,
     request: &PageRequest<'_>,
     heads: &mut PageHeads,
-    deadline: Instant,
 ) -> Result<(), RowsError> {
     let mut left = buckets_left(place, request).into_iter().peekable();
     let mut passed = request.passed.map(<[u8]>::to_vec);
-    let mut at_once = 1;
+    let (mut at_once, mut rows) = (1, RowsAtOnce::default());
     while !heads.is_full() && left.peek().is_some() {
         let buckets: Vec<u16> = left.by_ref().take(at_once).collect();
         let own = passed.take();
@@ -149,11 +146,12 @@ async fn walk_buckets(
         };
         let parts = buckets.iter().enumerate();
         let parts = parts.map(|(index, &bucket)| (place.partition(bucket), range_of(index)));
-        let how = (request.direction, heads.wanted());
-        let pages = read_heads_of_all(engine, parts.collect(), how, deadline).await?;
+        let how = (request.direction, rows.get(heads.wanted()));
+        let pages = read_heads_of_all(scope, parts.collect(), how).await?;
         at_once = (2 * at_once).min(limits::BUCKETS_AT_ONCE);
-        let now_ms = engine.now_ms();
+        let now_ms = scope.engine.now_ms();
         for (bucket, page) in buckets.into_iter().zip(pages) {
+            rows.note(&page);
             let rest = take_page(heads, page, now_ms);
             if heads.is_full() {
                 return Ok(());
@@ -186,20 +184,21 @@ fn take_page(heads: &mut PageHeads, page: HeadsPage, now_ms: u64) -> Option<Vec<
 
 /// Gathers the keys of a page in their order, from all buckets.
 async fn walk_merged(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     place: DatabasePlace,
     request: &PageRequest<'_>,
     heads: &mut PageHeads,
-    deadline: Instant,
 ) -> Result<(), RowsError> {
     let buckets = usize::from(place.shape.buckets);
     let mut merge: Merge<HeadRow> = Merge::new(buckets, request.direction);
     let begin = request.passed.map(<[u8]>::to_vec);
     let mut passed = vec![begin; buckets];
-    let share = heads.wanted().div_ceil(buckets.max(1)).saturating_mul(2);
-    let rows = share.clamp(limits::MERGED_ROWS, limits::BUCKET_ROWS);
+    let part = heads.wanted().div_ceil(buckets.max(1)).saturating_mul(2);
+    let mut rows = RowsAtOnce::default();
+    // What each bucket has of the room, for the rows that were read of it last.
+    let mut shares: Vec<Option<RoomShare>> = (0..buckets).map(|_| None).collect();
     loop {
-        let now_ms = engine.now_ms();
+        let now_ms = scope.engine.now_ms();
         while !heads.is_full()
             && let Some(row) = merge.take_next()
         {
@@ -216,9 +215,13 @@ async fn walk_merged(
             };
             (place.partition(u16::try_from(source).unwrap_or(0)), range)
         });
-        let how = (request.direction, rows);
-        let pages = read_heads_of_all(engine, parts.collect(), how, deadline).await?;
+        let how = (request.direction, rows.get(part.max(limits::FIRST_ROWS)));
+        let pages = read_heads_of_all(scope, parts.collect(), how).await?;
         for (source, page) in starving.into_iter().zip(pages) {
+            rows.note(&page);
+            if let Some(share) = shares.get_mut(source) {
+                *share = page.share;
+            }
             if let (Some(place), Some(last)) = (passed.get_mut(source), page.rows.last()) {
                 *place = Some(last.key.clone());
             }
@@ -240,16 +243,15 @@ fn without_value(row: HeadRow) -> RemoteRow {
 
 /// Reads the values of rows, a part of [`limits::LOOKUP_KEYS`] at a time.
 async fn with_values(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     place: DatabasePlace,
     heads: Vec<HeadRow>,
-    deadline: Instant,
 ) -> Result<Vec<RemoteRow>, RowsError> {
     let mut rows = Vec::with_capacity(heads.len());
     for part in heads.chunks(limits::LOOKUP_KEYS) {
         let keys: Vec<&[u8]> = part.iter().map(|row| row.key.as_slice()).collect();
-        let mut found = entries_of(engine, place, &keys, deadline).await?;
-        let now_ms = engine.now_ms();
+        let mut found = entries_of(scope, place, &keys).await?;
+        let now_ms = scope.engine.now_ms();
         for key in keys {
             let entry = found.remove_entry(key);
             let visible =

@@ -12,26 +12,29 @@ use crate::engine::Engine;
 use crate::limits;
 use crate::page::{PageRequest, read_page};
 use crate::partition::{BucketPartition, DatabasePlace};
-use crate::rows::{RowsError, entries_of, read_heads};
+use crate::rows::{entries_of, read_heads};
+use crate::rows_at_once::RowsAtOnce;
+use crate::scope::{ReadScope, RowsError};
 
 /// Carries out a read and ends it.
 pub(crate) async fn carry_out_read(engine: &Engine, read: RemoteRead, deadline: Instant) {
-    let reading = read_request(engine, &read, deadline).await;
+    let scope = ReadScope {
+        engine,
+        deadline,
+        caller: Some(&read),
+    };
+    let reading = read_request(scope, &read).await;
     read.complete(reading.map_err(|error| remote_error(engine, &error)));
 }
 
-async fn read_request(
-    engine: &Engine,
-    read: &RemoteRead,
-    deadline: Instant,
-) -> Result<RemoteAnswer, RowsError> {
+async fn read_request(scope: ReadScope<'_>, read: &RemoteRead) -> Result<RemoteAnswer, RowsError> {
     let place = DatabasePlace {
         database: read.database(),
         shape: read.shape(),
     };
     match read.request() {
         RemoteReadRequest::Keys { keys, value_bytes } => {
-            let found = lookup(engine, place, &keys, value_bytes, deadline).await?;
+            let found = lookup(scope, place, &keys, value_bytes).await?;
             Ok(RemoteAnswer::Keys(found))
         }
         RemoteReadRequest::Page {
@@ -50,7 +53,7 @@ async fn read_request(
                 entries: usize::try_from(entries).unwrap_or(usize::MAX),
                 bytes,
             };
-            let (rows, end) = read_page(engine, place, request, deadline).await?;
+            let (rows, end) = read_page(scope, place, request).await?;
             Ok(RemoteAnswer::Page(rows, end))
         }
         RemoteReadRequest::Count {
@@ -58,7 +61,7 @@ async fn read_request(
             may_estimate,
         } => {
             let estimate = may_estimate && place.shape.buckets > limits::SAMPLED_BUCKETS;
-            let count = count(engine, place, (range, estimate), deadline).await?;
+            let count = count(scope, place, (range, estimate)).await?;
             Ok(RemoteAnswer::Count {
                 count,
                 is_estimate: estimate,
@@ -70,18 +73,17 @@ async fn read_request(
 /// Reads keys of any buckets. Ends behind the entry with which the values come to more than
 /// `value_bytes`.
 async fn lookup(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     place: DatabasePlace,
     keys: &[&[u8]],
     value_bytes: usize,
-    deadline: Instant,
 ) -> Result<Vec<Option<RemoteEntry>>, RowsError> {
     let mut answer = Vec::with_capacity(keys.len());
     let mut bytes = 0_usize;
     // In steps, so that a request for many large values holds no more than it may return by far.
     for keys in keys.chunks(limits::BUCKETS_AT_ONCE) {
-        let found = entries_of(engine, place, keys, deadline).await?;
-        let now_ms = engine.now_ms();
+        let found = entries_of(scope, place, keys).await?;
+        let now_ms = scope.engine.now_ms();
         for key in keys {
             let entry = found.get(*key);
             let entry = entry.filter(|entry| !crate::entry::is_expired(entry.expires_ms, now_ms));
@@ -96,11 +98,10 @@ async fn lookup(
 }
 
 /// Counts the entries of a range: all of them, or those of some buckets for an estimate.
-async fn count(
-    engine: &Engine,
+pub(crate) async fn count(
+    scope: ReadScope<'_>,
     place: DatabasePlace,
     (range, is_estimate): (Range<'_>, bool),
-    deadline: Instant,
 ) -> Result<u64, RowsError> {
     let buckets = place.shape.buckets;
     let counted = match is_estimate {
@@ -110,7 +111,7 @@ async fn count(
     let counts = (0..counted).map(|index| {
         let bucket = u32::from(index) * u32::from(buckets) / u32::from(counted.max(1));
         let partition = place.partition(u16::try_from(bucket).unwrap_or(0));
-        count_bucket(engine, partition, range, deadline)
+        count_bucket(scope, partition, (range, u64::MAX))
     });
     let counts = stream::iter(counts).buffer_unordered(limits::BUCKETS_AT_ONCE);
     let sum = counts
@@ -119,25 +120,28 @@ async fn count(
     Ok(sum * u64::from(buckets) / u64::from(counted.max(1)))
 }
 
-async fn count_bucket(
-    engine: &Engine,
+/// Counts the entries of a range in a bucket. Ends once there are `enough`.
+pub(crate) async fn count_bucket(
+    scope: ReadScope<'_>,
     partition: BucketPartition,
-    range: Range<'_>,
-    deadline: Instant,
+    (range, enough): (Range<'_>, u64),
 ) -> Result<u64, RowsError> {
     let (mut count, mut passed) = (0, None::<Vec<u8>>);
+    let mut rows = RowsAtOnce::default();
     loop {
         let rest = match &passed {
             Some(key) => range.beyond(key, Direction::Forward),
             None => range,
         };
         let walk = (rest, Direction::Forward);
-        let page = read_heads(engine, partition, walk, limits::BUCKET_ROWS, deadline).await?;
-        let now_ms = engine.now_ms();
+        let most = rows.get(limits::BUCKET_ROWS);
+        let page = read_heads(scope, partition, walk, most).await?;
+        rows.note(&page);
+        let now_ms = scope.engine.now_ms();
         let visible = page.rows.iter().filter(|row| row.head.is_visible(now_ms));
         count += visible.count() as u64;
         match page.rows.into_iter().next_back() {
-            Some(last) if !page.is_last => passed = Some(last.key),
+            Some(last) if !page.is_last && count < enough => passed = Some(last.key),
             _ => return Ok(count),
         }
     }
@@ -148,8 +152,12 @@ pub(crate) fn remote_error(engine: &Engine, error: &RowsError) -> RemoteError {
     match error {
         RowsError::Engine(failure) => error_of_read(failure),
         RowsError::Damaged(_) => {
-            engine.log().note(&error.to_string());
+            engine.log().note_damage(&error.to_string());
             RemoteError::Damaged
         }
+        RowsError::NoRoom => RemoteError::Busy {
+            retry_ms: limits::RETRY_MS,
+        },
+        RowsError::Abandoned => RemoteError::TimedOut,
     }
 }

@@ -9,7 +9,7 @@ use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
-use store::remote::RemoteEntry;
+use store::remote::{RemoteEntry, RoomShare};
 use store::{Direction, Range};
 use tokio::time::Instant;
 
@@ -19,18 +19,8 @@ use crate::failure::{EngineFailure, FailureCause};
 use crate::limits;
 use crate::merge::HasKey;
 use crate::partition::{BucketPartition, DatabasePlace, EntryTable};
+use crate::scope::{ReadScope, RowsError};
 use crate::statements::{HeadBounds, StatementName};
-
-/// Why rows could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RowsError {
-    /// The engine has not answered, or refused.
-    #[error(transparent)]
-    Engine(#[from] EngineFailure),
-    /// A row is not one that this program has written.
-    #[error("damaged: {0}")]
-    Damaged(#[from] EntryError),
-}
 
 /// A key and what is known of its entry without the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +36,21 @@ impl HasKey for HeadRow {
 }
 
 /// Rows of a range of a bucket.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct HeadsPage {
     pub(crate) rows: Vec<HeadRow>,
     /// There is nothing behind them.
     pub(crate) is_last: bool,
+    /// What they have of the room.
+    pub(crate) share: Option<RoomShare>,
+}
+
+impl HeadsPage {
+    /// Returns what its rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        let row = |row: &HeadRow| row.key.len() + limits::ROW_BYTES;
+        self.rows.iter().map(row).sum()
+    }
 }
 
 /// A key and its entry.
@@ -76,11 +76,12 @@ pub(crate) async fn read_keys(
 
 /// Reads keys of any buckets, those of a bucket as one, the buckets beside each other. Entries that
 /// have expired are among them.
+///
+/// Values are charged as they come.
 pub(crate) async fn entries_of(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     place: DatabasePlace,
     keys: &[&[u8]],
-    deadline: Instant,
 ) -> Result<HashMap<Vec<u8>, RemoteEntry>, RowsError> {
     let mut by_partition: HashMap<BucketPartition, Vec<&[u8]>> = HashMap::new();
     for &key in keys {
@@ -93,7 +94,11 @@ pub(crate) async fn entries_of(
     for (partition, mut keys) in by_partition {
         keys.sort_unstable();
         keys.dedup();
-        reads.push(async move { read_keys(engine, partition, &keys, deadline).await });
+        reads.push(async move {
+            let found = read_keys(scope.engine, partition, &keys, scope.deadline).await?;
+            scope.grow(found.iter().map(|(_, entry)| entry.value.len()).sum())?;
+            Ok::<_, RowsError>(found)
+        });
     }
     let reads = stream::iter(reads).buffer_unordered(limits::BUCKETS_AT_ONCE);
     let found: Vec<_> = reads.try_collect().await?;
@@ -106,6 +111,7 @@ fn read_entries(
     found: &mut Vec<EntryRow>,
 ) -> Result<(), RowsError> {
     let result = rows_of(result)?;
+    let is_alone = result.rows_num() == 1;
     match table {
         EntryTable::Linearizable => {
             type Row<'a> = (&'a [u8], Option<Bytes>, Option<i64>, Option<i64>);
@@ -115,7 +121,7 @@ fn read_entries(
                 let Some(version) = version else { continue };
                 let value = value.ok_or(EntryError::Missing("value"))?;
                 let entry = RemoteEntry {
-                    value: kept_value(&value, 0),
+                    value: kept_value(&value, 0, is_alone),
                     version: version.cast_unsigned(),
                     expires_ms: expires_ms.unwrap_or(0).cast_unsigned(),
                 };
@@ -128,7 +134,7 @@ fn read_entries(
                 let (key, head, entry) = row.map_err(unreadable)?;
                 let Some(head) = head else { continue };
                 let entry = entry.ok_or(EntryError::Missing("entry"))?;
-                found.push((key.to_vec(), decode_cells(head, &entry)?));
+                found.push((key.to_vec(), decode_cells(head, &entry, is_alone)?));
             }
         }
     }
@@ -137,16 +143,17 @@ fn read_entries(
 
 /// Reads up to `rows` rows of a range of one bucket, without values.
 pub(crate) async fn read_heads(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     partition: BucketPartition,
     (range, direction): (Range<'_>, Direction),
     rows: usize,
-    deadline: Instant,
 ) -> Result<HeadsPage, RowsError> {
+    scope.check()?;
     if range.is_empty() {
         return Ok(HeadsPage {
             rows: Vec::new(),
             is_last: true,
+            share: None,
         });
     }
     let name = StatementName::ReadHeads(partition.table, HeadBounds::of(&range, direction));
@@ -157,11 +164,18 @@ pub(crate) async fn read_heads(
         limit: i32::try_from(rows).unwrap_or(i32::MAX),
     };
     let how = (Some(partition), Repeatable::Yes);
+    let (engine, deadline) = (scope.engine, scope.deadline);
     let result = rows_of(engine.execute(name, &values, how, deadline).await?)?;
     // Counted before those are left out that are no entries.
     let is_last = result.rows_num() < rows;
     let rows = head_rows(partition.table, &result)?;
-    Ok(HeadsPage { rows, is_last })
+    let mut page = HeadsPage {
+        rows,
+        is_last,
+        share: None,
+    };
+    page.share = scope.hold(page.bytes())?;
+    Ok(page)
 }
 
 fn head_rows(table: EntryTable, result: &QueryRowsResult) -> Result<Vec<HeadRow>, RowsError> {
@@ -184,14 +198,22 @@ fn head_rows(table: EntryTable, result: &QueryRowsResult) -> Result<Vec<HeadRow>
             type Row<'a> = (&'a [u8], Option<&'a [u8]>);
             for row in result.rows::<Row<'_>>().map_err(unreadable)? {
                 let (key, head) = row.map_err(unreadable)?;
-                let head = head.ok_or(EntryError::Missing("head"))?;
-                let (key, head) = (key.to_vec(), decode_head(head)?);
+                // A row of which nothing is left but a marker: no entry, and still to be passed.
+                let head = head.map_or(Ok(NO_ENTRY), decode_head)?;
+                let key = key.to_vec();
                 rows.push(HeadRow { key, head });
             }
         }
     }
     Ok(rows)
 }
+
+/// What is known of a row without an entry.
+const NO_ENTRY: EntryHead = EntryHead {
+    version: 0,
+    expires_ms: 0,
+    value_bytes: 0,
+};
 
 impl EntryHead {
     /// Whether it is an entry that a reader sees.
@@ -202,20 +224,13 @@ impl EntryHead {
 
 /// Reads heads of several ranges of buckets at once, in the order of `parts`.
 pub(crate) async fn read_heads_of_all(
-    engine: &Engine,
+    scope: ReadScope<'_>,
     parts: Vec<(BucketPartition, Range<'_>)>,
     (direction, rows): (Direction, usize),
-    deadline: Instant,
 ) -> Result<Vec<HeadsPage>, RowsError> {
     let mut reads = Vec::with_capacity(parts.len());
     for (partition, range) in parts {
-        reads.push(read_heads(
-            engine,
-            partition,
-            (range, direction),
-            rows,
-            deadline,
-        ));
+        reads.push(read_heads(scope, partition, (range, direction), rows));
     }
     let pages = stream::iter(reads).buffered(limits::BUCKETS_AT_ONCE);
     pages.try_collect().await
@@ -264,10 +279,11 @@ pub(crate) fn rows_of(result: QueryResult) -> Result<QueryRowsResult, EngineFail
     result.into_rows_result().map_err(unreadable)
 }
 
-/// A result that the driver cannot read: another schema, or another protocol.
+/// A result that the driver cannot read: another schema, or another protocol. Another node may do
+/// better.
 pub(crate) fn unreadable(error: impl std::fmt::Display) -> EngineFailure {
     EngineFailure {
-        cause: FailureCause::Refused,
+        cause: FailureCause::Failed,
         may_have_happened: true,
         message: error.to_string(),
     }

@@ -9,7 +9,7 @@ use scylla::frame::types::{Consistency, SerialConsistency};
 use scylla::statement::prepared::PreparedStatement;
 use store::Direction;
 
-use crate::failure::{EngineFailure, classify};
+use crate::failure::{EngineFailure, Repeatable, classify};
 use crate::partition::EntryTable;
 use crate::schema;
 
@@ -293,15 +293,16 @@ impl Statements {
 
 /// Nothing was done, and it is not that the statement is wrong if no node could be asked.
 fn unprepared(error: PrepareError) -> EngineFailure {
-    match error {
-        PrepareError::ConnectionPoolError(error) => {
-            classify(&ExecutionError::ConnectionPoolError(error))
+    let error = match error {
+        PrepareError::ConnectionPoolError(error) => ExecutionError::ConnectionPoolError(error),
+        PrepareError::AllAttemptsFailed { first_attempt } => {
+            ExecutionError::LastAttemptError(first_attempt)
         }
-        PrepareError::AllAttemptsFailed { first_attempt } => EngineFailure {
-            may_have_happened: false,
-            ..classify(&ExecutionError::LastAttemptError(first_attempt))
-        },
-        other => classify(&ExecutionError::PrepareError(other)),
+        other => ExecutionError::PrepareError(other),
+    };
+    EngineFailure {
+        may_have_happened: false,
+        ..classify(&error, Repeatable::Yes)
     }
 }
 

@@ -14,20 +14,22 @@ use store::remote::{
 };
 use store::tree::PageRequest;
 use store::{
-    Condition, DatabaseConfig, DatabaseId, Decision, Direction, Durability, Expiry, Kind, Mode,
-    Operation, Range, ReadView, Refusal, ScanEnd, TransactList,
+    Condition, DatabaseConfig, DatabaseId, Decision, Direction, DropError, Durability, Expiry,
+    Kind, Mode, Operation, Range, ReadView, Refusal, ScanEnd, TransactList,
 };
 use support::{CassandraNode, fresh_keyspace, start_node, wall_clock_us};
 use testkit::suite::{RemoteBench, RemoteTarget, run_remote};
 
 type Case = (&'static str, fn(&CassandraNode));
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 11] = [
     ("schema", schema),
     ("large_and_empty", large_and_empty),
     ("every_key_once", every_key_once),
     ("batches_of_one_bucket", batches_of_one_bucket),
     ("databases_of_two_gateways", databases_of_two_gateways),
+    ("expired_rows_before_an_entry", expired_rows_before_an_entry),
+    ("many_keys_of_one_bucket", many_keys_of_one_bucket),
     ("counters_of_two_gateways", counters_of_two_gateways),
     ("last_write_wins", last_write_wins),
     ("suite", suite),
@@ -54,10 +56,6 @@ fn main() {
     #[cfg(feature = "tls")]
     if is_wanted("password_and_tls") {
         timed("password_and_tls", password_and_tls);
-    }
-    // Minutes: only where it is named.
-    if parts.iter().any(|part| part == "cluster") {
-        timed("cluster", cluster);
     }
 }
 
@@ -322,6 +320,74 @@ fn databases_of_two_gateways(node: &CassandraNode) {
     assert_ne!(again, made);
 }
 
+/// A database is empty only if nothing is there behind rows that have expired and stay for a while.
+fn expired_rows_before_an_entry(node: &CassandraNode) {
+    let ahead_us = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&ahead_us);
+    let now_us = Arc::new(move || wall_clock_us() + clock.load(Ordering::Relaxed));
+    let gateway = node.config_with(&fresh_keyspace("expired"), now_us);
+    let config = config_of(RemotePromise::Linearizable, RemoteOrder::Hash, 1);
+    let mut bench = bench_of(node.open(&gateway, config));
+    let made = bench.create("other", &config).expect("the name is free");
+    let keys: Vec<String> = (0..600).map(|number| format!("key-{number}")).collect();
+    for part in keys.chunks(100) {
+        let puts: Vec<_> = part.iter().map(|key| expiring(key.as_bytes())).collect();
+        let outcomes = bench.commit(made, Mode::Atomic, &puts);
+        assert_eq!(outcomes.get(0).decision, Decision::Applied);
+    }
+    bench.commit(made, Mode::Atomic, &[put(b"last", b"lives")]);
+    ahead_us.store(40_000_000, Ordering::Relaxed);
+    bench.batch.drop_empty_database(1, made);
+    let refused = bench.run()[0].get(0).decision;
+    let not_empty = DropError::NotEmpty {
+        entries: 1,
+        blobs: 0,
+        blob_bytes: 0,
+    };
+    let expected = Decision::Refused(Refusal::NotDropped(not_empty));
+    assert_eq!(refused, expected);
+    let delete = Operation::Delete {
+        key: b"last",
+        condition: Condition::None,
+        want_previous: false,
+    };
+    bench.commit(made, Mode::Atomic, &[(TransactList::Compares, delete)]);
+    bench.batch.drop_empty_database(1, made);
+    assert_eq!(bench.run()[0].get(0).decision, Decision::Applied);
+}
+
+fn expiring(key: &[u8]) -> (TransactList, Operation<'_>) {
+    let put = Operation::Put {
+        key,
+        value: b"value",
+        condition: Condition::None,
+        expiry: Expiry::AfterMs(30_000),
+        want_previous: false,
+    };
+    (TransactList::Compares, put)
+}
+
+/// More keys than one statement may name are read and written as one.
+fn many_keys_of_one_bucket(node: &CassandraNode) {
+    let config = config_of(RemotePromise::Linearizable, RemoteOrder::Hash, 1);
+    let (mut bench, _) = bench(node, "many", config);
+    let keys: Vec<String> = (0..250).map(|number| format!("key-{number}")).collect();
+    for expected in 1..=2_i64 {
+        let counts: Vec<_> = keys.iter().map(|key| increment(key.as_bytes())).collect();
+        let outcomes = bench.commit(DatabaseId::DEFAULT, Mode::Atomic, &counts);
+        assert_eq!(outcomes.get(0).decision, Decision::Applied);
+        let gets: Vec<_> = keys.iter().map(|key| get(key.as_bytes())).collect();
+        let outcomes = bench.commit(DatabaseId::DEFAULT, Mode::Atomic, &gets);
+        let found: Vec<_> = outcomes
+            .get(0)
+            .operations()
+            .map(|one| one.value.map(|value| value.to_vec()))
+            .collect();
+        let value = Some(expected.to_be_bytes().to_vec());
+        assert!(found.len() == keys.len() && found.iter().all(|one| *one == value));
+    }
+}
+
 /// Increments of two gateways on one key: each counts once.
 fn counters_of_two_gateways(node: &CassandraNode) {
     const ROUNDS: u64 = 30;
@@ -495,124 +561,4 @@ fn password_and_tls() {
     let mut bench = bench_of(node.open(&gateway, config));
     one(&mut bench, put(b"key", b"value"));
     assert_eq!(one(&mut bench, get(b"key")).as_deref(), Some(&b"value"[..]));
-}
-
-/// Three nodes with two gateways: what was acknowledged while a node was killed and another one
-/// frozen is there afterwards, and increments count once.
-fn cluster() {
-    let Some(mut nodes) = support::start_nodes(3, false) else {
-        return;
-    };
-    let linearizable = config_of(RemotePromise::Linearizable, RemoteOrder::Hash, 16);
-    let mut gateway = nodes[0].config(&fresh_keyspace("cluster"));
-    gateway.contacts = nodes.iter().map(|node| node.address.clone()).collect();
-    support::make_ready(&gateway, 3, linearizable);
-    let is_over = Arc::new(AtomicU64::new(0));
-    let writers: Vec<_> = (0..2)
-        .map(|number| {
-            let config = CassandraConfig {
-                seed: 1000 + number,
-                ..gateway.clone()
-            };
-            let is_over = Arc::clone(&is_over);
-            std::thread::spawn(move || write_until(config, number, &is_over))
-        })
-        .collect();
-    let pause = |seconds| std::thread::sleep(Duration::from_secs(seconds));
-    pause(5);
-    nodes[2].kill();
-    pause(15);
-    nodes[2].restart();
-    pause(10);
-    nodes[1].signal("-STOP");
-    pause(20);
-    nodes[1].signal("-CONT");
-    pause(10);
-    is_over.store(1, Ordering::Relaxed);
-    let ledgers: Vec<Ledger> = writers
-        .into_iter()
-        .map(|one| one.join().expect("it ends"))
-        .collect();
-    let reader = CassandraConfig {
-        seed: 2000,
-        ..gateway
-    };
-    let mut bench = bench_of(Cassandra::start(&reader).expect("it is ready"));
-    let value = one(&mut bench, get(b"counter")).expect("it was counted");
-    let value = u64::from_be_bytes(value.try_into().expect("a counter has 8 bytes"));
-    let (done, unknown) = ledgers.iter().fold((0, 0), |(done, unknown), ledger| {
-        println!("{ledger}");
-        (done + ledger.counted, unknown + ledger.unknown)
-    });
-    println!("{value} counted, {done} acknowledged, {unknown} unknown");
-    assert!((done..=done + unknown).contains(&value));
-    for key in ledgers.iter().flat_map(|ledger| &ledger.acknowledged) {
-        assert!(
-            one(&mut bench, get(key.as_bytes())).is_some(),
-            "{key} is lost"
-        );
-    }
-}
-
-/// What a writer was told.
-#[derive(Default)]
-struct Ledger {
-    acknowledged: Vec<String>,
-    counted: u64,
-    unknown: u64,
-    refused: u64,
-}
-
-impl std::fmt::Display for Ledger {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            formatter,
-            "{} puts and {} increments acknowledged, {} increments unknown, {} refused",
-            self.acknowledged.len(),
-            self.counted,
-            self.unknown,
-            self.refused
-        )
-    }
-}
-
-fn write_until(config: CassandraConfig, number: u64, is_over: &AtomicU64) -> Ledger {
-    let mut bench = bench_of(Cassandra::start(&config).expect("it is ready"));
-    let mut ledger = Ledger::default();
-    for round in 0_u64.. {
-        if is_over.load(Ordering::Relaxed) != 0 {
-            break;
-        }
-        let keys: Vec<String> = (1..9)
-            .map(|tag| format!("{number}-{round}-{tag}"))
-            .collect();
-        bench.add(
-            0,
-            DatabaseId::DEFAULT,
-            Mode::Atomic,
-            &[increment(b"counter")],
-        );
-        for (key, tag) in keys.iter().zip(1..) {
-            bench.add(
-                tag,
-                DatabaseId::DEFAULT,
-                Mode::Atomic,
-                &[put(key.as_bytes(), b"value")],
-            );
-        }
-        for outcomes in bench.run() {
-            let outcome = outcomes.get(0);
-            let is_unknown =
-                outcome.decision == Decision::Refused(Refusal::Remote(RemoteError::OutcomeUnknown));
-            match (outcome.tag, outcome.decision) {
-                (0, Decision::Applied) => ledger.counted += 1,
-                (0, _) if is_unknown => ledger.unknown += 1,
-                (tag, Decision::Applied) => {
-                    ledger.acknowledged.push(keys[tag as usize - 1].clone());
-                }
-                _ => ledger.refused += 1,
-            }
-        }
-    }
-    ledger
 }

@@ -686,10 +686,10 @@ mod tests {
             (limits::RELIEVED_AT_ONCE_BYTES, [true, false]),
             (limits::RELIEVED_AT_ONCE_BYTES - 1, [true, true]),
         ] {
-            let account = Account::new(2 * MB);
+            let account = Account::new(MB + MB / 2);
             let mut many = [1, 2].map(|node| holding(&account, node));
-            many[0].change(gathered(first_bytes), 1);
-            many[1].change(gathered(first_bytes - 2), 1);
+            many[0].change(HeldBytes::unsent(first_bytes), 1);
+            many[1].change(HeldBytes::unsent(first_bytes - 2), 1);
             holding(&account, 9).relieve(1 + limits::STALLED_MS * 1_000_000);
             assert_eq!(many.each_ref().map(Holding::is_condemned), ended);
         }

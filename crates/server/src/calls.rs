@@ -49,6 +49,8 @@ struct RunningCall {
     commits: u32,
     /// The database on disk that its short read is fetched from.
     reads_from: Option<DatabaseId>,
+    /// It has read from an engine elsewhere, and may have a read under way there.
+    reads_elsewhere: bool,
     /// Wants to be woken when the topic it subscribed to changes.
     subscribed: bool,
     /// Its caller was revoked, or has expired: it ends with the outcome of its commit.
@@ -67,7 +69,8 @@ pub(crate) struct CallTable {
     counts: CallCounts,
     /// Calls with a deadline that began in this tick: only those that outlive it get a timer.
     fresh: Vec<CallId>,
-    /// Connections and tags of commits whose callers have left in this tick.
+    /// Connections and tags of commits, and of reads elsewhere, whose callers have left in this
+    /// tick.
     abandoned: Vec<(ConnectionId, u64)>,
     /// No proof of a running call ends before, nor of one whose answer waits.
     proofs_end_ms: u64,
@@ -233,6 +236,7 @@ impl CallTable {
             wake_at_ns: u64::MAX,
             commits: 0,
             reads_from: None,
+            reads_elsewhere: false,
             subscribed: false,
             orphaned: None,
         });
@@ -324,7 +328,8 @@ impl CallTable {
         let Some(running) = self.calls.get(id) else {
             return;
         };
-        if running.commits > 0 && code == Code::DeadlineExceeded {
+        let is_under_way = running.commits > 0 || running.reads_elsewhere;
+        if is_under_way && code == Code::DeadlineExceeded {
             self.abandoned.push((running.connection, id.tag()));
         }
         self.counts.end(context, rpc, running, code);
@@ -360,7 +365,7 @@ impl CallTable {
             && let Some(running) = self.calls.get(id)
         {
             rpc.end_call();
-            if running.commits > 0 {
+            if running.commits > 0 || running.reads_elsewhere {
                 self.abandoned.push((running.connection, id.tag()));
             }
             // What the caller has seen, if it has seen anything.
@@ -380,6 +385,13 @@ impl CallTable {
             self.calls.free(id);
         }
         rpc.connection.forget(stream);
+    }
+
+    /// A call reads from an engine elsewhere, which is told if it ends before.
+    pub fn note_reading_elsewhere(&mut self, id: CallId) {
+        if let Some(running) = self.calls.get_mut(id) {
+            running.reads_elsewhere = true;
+        }
     }
 
     /// A commit of a call has its outcome.

@@ -385,6 +385,11 @@ impl Server {
         &self.parts.shared
     }
 
+    /// Returns the way to the databases, if they are elsewhere.
+    pub fn remote(&self) -> Option<&Arc<RemoteStore>> {
+        self.parts.remote.as_ref()
+    }
+
     /// What the log in the data folder held, if there is one.
     pub fn recovered(&self) -> Option<&Recovered> {
         self.recovered.as_ref()

@@ -53,7 +53,8 @@ impl RemoteRequests {
         self.requests.fetch(database, shape, plan);
     }
 
-    /// Drops the commits of a call that has ended, unless they are under way.
+    /// A call has ended, by its deadline or otherwise: what is not under way for it is dropped, and
+    /// the rest does not go on further than it must.
     pub fn abandon(&mut self, tag: u64) {
         self.requests.abandon(tag);
     }
@@ -64,8 +65,9 @@ impl RemoteRequests {
             self.inbox.take(&mut self.taken);
         }
         let done = self.taken.pop_front()?;
-        if let RemoteDone::Commit(outcomes) = &done {
-            self.requests.arrived(outcomes);
+        match &done {
+            RemoteDone::Commit(outcomes) => self.requests.arrived(outcomes),
+            RemoteDone::Read(read) => self.requests.read_arrived(read),
         }
         Some(done)
     }

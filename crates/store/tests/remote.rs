@@ -2,14 +2,15 @@
 //! double of one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::remote::{
     Lack, RemoteBackend, RemoteDone, RemoteError, RemoteOrder, RemotePromise, RemoteShape, limits,
 };
 use store::tree::ReadFailure;
 use store::{
-    CreateError, DatabaseId, Decision, DropError, Mode, Operation, Outcomes, ReadView, Refusal,
-    TransactList, WatchError,
+    Condition, CreateError, DatabaseId, Decision, DropError, Expiry, Mode, Operation, Outcomes,
+    ReadView, Refusal, TransactList, WatchError,
 };
 use testkit::suite::{
     RemoteBench, RemoteTarget, append, delete, get, increment, put, remote_config, run_remote,
@@ -138,6 +139,50 @@ fn a_write_that_was_sent_and_not_answered_is_of_unknown_outcome() {
     }
 }
 
+/// A write of a quorum database whose outcome is unknown can still come. What was deleted since
+/// does not come back with it, though the Delete has found nothing.
+#[test]
+fn a_late_write_does_not_undo_a_delete_of_a_quorum_database() {
+    let double = RemoteDouble::new(1, remote_config(shape(RemotePromise::Quorum)));
+    let mut bench = RemoteBench::new(target(&double));
+    for mode in [Mode::Atomic, Mode::Independent] {
+        late(&double, 1);
+        let outcomes = bench.commit(DEFAULT, mode, &one(put(b"key", b"late")));
+        let unknown = Refusal::Remote(RemoteError::OutcomeUnknown);
+        assert_eq!(refusal(&outcomes), Some(unknown));
+        late(&double, 0);
+        let gone = all(&[delete(b"key"), delete(b"other")]);
+        assert_eq!(
+            refusal(&bench.commit(DEFAULT, Mode::Independent, &gone)),
+            None
+        );
+        assert_eq!(double.deliver_late(), 1);
+        assert_eq!(value(&double, b"key"), None);
+        let again = bench.commit(DEFAULT, mode, &all(&[delete(b"key"), put(b"key", b"new")]));
+        assert_eq!(refusal(&again), None);
+        assert_eq!(value(&double, b"key").as_deref(), Some(&b"new"[..]));
+    }
+}
+
+/// A conditional write that comes late takes effect only on what it was decided from.
+#[test]
+fn a_late_write_does_not_undo_what_came_before_it_in_a_linearizable_database() {
+    let (double, mut bench) = bench(1);
+    late(&double, 1);
+    bench.commit(DEFAULT, Mode::Atomic, &one(increment(b"key", 1)));
+    late(&double, 0);
+    bench.commit(DEFAULT, Mode::Atomic, &one(increment(b"key", 1)));
+    assert_eq!(double.deliver_late(), 0);
+    assert_eq!(number(&double, b"key"), 1);
+}
+
+fn late(double: &RemoteDouble, once_in: u64) {
+    double.set_faults(RemoteFaults {
+        late: once_in,
+        ..RemoteFaults::default()
+    });
+}
+
 #[test]
 fn commits_of_one_call_take_effect_in_their_order() {
     for seed in 1..10 {
@@ -223,6 +268,75 @@ fn an_independent_commit_of_which_a_part_is_unknown_is_unknown() {
         }
     }
     assert!(unknown > 0 && nothing > 0, "{unknown} {nothing}");
+}
+
+/// Keys of a commit that has more parts than may be under way.
+fn many_keys() -> Vec<[u8; 4]> {
+    (0..1_000_u32).map(u32::to_be_bytes).collect()
+}
+
+#[test]
+fn values_of_an_independent_commit_are_dropped_once_there_are_too_many() {
+    let (double, mut bench) = bench(1);
+    let (keys, large) = (many_keys(), [7; 40_000]);
+    let keys = &keys[..300];
+    for key in keys {
+        double.put_by_another(DEFAULT, key, &large);
+    }
+    let mut operations: Vec<_> = keys.iter().map(|key| get(key)).collect();
+    operations.push(put(b"last", b""));
+    let outcomes = bench.commit(DEFAULT, Mode::Independent, &all(&operations));
+    let refused = refusal(&outcomes);
+    assert!(
+        matches!(refused, Some(Refusal::AnswerTooLarge { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(value(&double, b"last"), None, "it was not even begun");
+}
+
+#[test]
+fn all_parts_of_a_commit_have_one_deadline() {
+    let config = remote_config(shape(RemotePromise::Linearizable));
+    let double = RemoteDouble::new(1, config);
+    let timeout = Duration::from_millis(20);
+    let mut bench = RemoteBench::with_timeout(target(&double), timeout);
+    let keys = many_keys();
+    let operations: Vec<_> = keys.iter().map(|key| put(key, b"")).collect();
+    bench.add(1, DEFAULT, Mode::Independent, &all(&operations));
+    bench.requests.submit(&mut bench.batch);
+    std::thread::sleep(2 * timeout);
+    let outcomes = bench.run();
+    let unknown = Refusal::Remote(RemoteError::OutcomeUnknown);
+    assert_eq!(refusal(&outcomes[0]), Some(unknown));
+    assert_eq!(double.entries(DEFAULT).len(), limits::PARTS_AT_ONCE);
+}
+
+#[test]
+fn parts_of_a_call_that_has_ended_are_not_begun() {
+    let (double, mut bench) = bench(1);
+    let keys = many_keys();
+    let operations: Vec<_> = keys.iter().map(|key| put(key, b"")).collect();
+    bench.add(1, DEFAULT, Mode::Independent, &all(&operations));
+    bench.requests.submit(&mut bench.batch);
+    bench.requests.abandon(1);
+    assert_eq!(bench.run().len(), 1);
+    assert_eq!(double.entries(DEFAULT).len(), limits::PARTS_AT_ONCE);
+}
+
+#[test]
+fn after_a_refused_part_no_other_is_begun() {
+    let (double, mut bench) = bench(1);
+    double.set_faults(RemoteFaults {
+        busy: 1,
+        ..RemoteFaults::default()
+    });
+    let keys = many_keys();
+    let operations: Vec<_> = keys.iter().map(|key| put(key, b"")).collect();
+    let outcomes = bench.commit(DEFAULT, Mode::Independent, &all(&operations));
+    let busy = RemoteError::Busy { retry_ms: 10 };
+    assert_eq!(refusal(&outcomes), Some(Refusal::Remote(busy)));
+    let begun = usize::try_from(double.counts().other_faults);
+    assert_eq!(begun, Ok(limits::PARTS_AT_ONCE));
 }
 
 /// While nothing answers, what is under way is bounded, and all of it ends when the engine is
@@ -352,6 +466,36 @@ fn what_other_servers_make_and_drop_is_taken_over() {
         let unknown = bench.commit(made, Mode::Atomic, &one(put(b"key", b"value")));
         assert_eq!(refusal(&unknown), Some(Refusal::UnknownDatabase));
     }
+}
+
+#[test]
+fn a_database_of_which_all_entries_have_expired_is_empty() {
+    let (double, mut bench) = bench(1);
+    let made = bench.create(
+        "expired",
+        &remote_config(shape(RemotePromise::Linearizable)),
+    );
+    let made = made.expect("the name is free");
+    let expiring = Operation::Put {
+        key: b"key",
+        value: b"",
+        condition: Condition::None,
+        expiry: Expiry::AtMs(2_000),
+        want_previous: false,
+    };
+    assert_eq!(
+        refusal(&bench.commit(made, Mode::Atomic, &one(expiring))),
+        None
+    );
+    double.set_now_ms(1_999);
+    bench.batch.drop_empty_database(1, made);
+    assert!(matches!(
+        refusal(&bench.run()[0]),
+        Some(Refusal::NotDropped(_))
+    ));
+    double.set_now_ms(2_000);
+    bench.batch.drop_empty_database(1, made);
+    assert_eq!(refusal(&bench.run()[0]), None);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The jars of `cassandra-all` are in the folder that `PELTON_CASSANDRA_JARS` names
 //! (`script/test cassandra` brings them there); `PELTON_CASSANDRA` names a node that runs already,
 //! as `HOST:PORT`. Where there is neither, a test ends with a word; the stage fails in CI then.
+//! `PELTON_PAXOS=v1` starts a node with the first variant of Paxos instead of the second.
 
 use std::fs;
 use std::io;
@@ -28,11 +29,9 @@ pub struct CassandraNode {
 }
 
 /// How a node is started.
-#[derive(Clone)]
 struct NodePlan {
     jars: PathBuf,
     folder: PathBuf,
-    host: String,
     storage_port: u16,
     native_port: u16,
     /// It asks for a password (the user is `cassandra`, and so is the password), and for TLS.
@@ -48,18 +47,17 @@ pub fn start_node() -> Option<CassandraNode> {
             address,
         });
     }
-    start_nodes(1, false)?.pop()
+    start_process(false)
 }
 
 /// Starts a node that asks for a password and for TLS.
 #[cfg(feature = "tls")]
 pub fn start_secure_node() -> Option<CassandraNode> {
-    start_nodes(1, true)?.pop()
+    start_process(true)
 }
 
-/// Starts nodes of one cluster, at 127.0.0.1 and the addresses behind it. `None`: there is nothing
-/// to start here.
-pub fn start_nodes(count: u8, is_secure: bool) -> Option<Vec<CassandraNode>> {
+/// Starts a node at 127.0.0.1. `None`: there is nothing to start here.
+fn start_process(is_secure: bool) -> Option<CassandraNode> {
     let Some(jars) = std::env::var_os("PELTON_CASSANDRA_JARS") else {
         println!(
             "SKIPPED: PELTON_CASSANDRA_JARS names no folder with cassandra-all and what it needs; \
@@ -67,24 +65,16 @@ pub fn start_nodes(count: u8, is_secure: bool) -> Option<Vec<CassandraNode>> {
         );
         return None;
     };
-    let ports = free_ports().expect("the machine has ports");
-    let nodes = (1..=count).map(|number| {
-        let name = format!(
-            "pelton-cassandra-{}-{}-{number}",
-            std::process::id(),
-            ports.0
-        );
-        let plan = NodePlan {
-            jars: PathBuf::from(&jars),
-            folder: std::env::temp_dir().join(name),
-            host: format!("127.0.0.{number}"),
-            storage_port: ports.0,
-            native_port: ports.1,
-            is_secure,
-        };
-        CassandraNode::start(plan).expect("the node starts")
-    });
-    Some(nodes.collect())
+    let (storage_port, native_port) = free_ports().expect("the machine has ports");
+    let name = format!("pelton-cassandra-{}-{storage_port}", std::process::id());
+    let plan = NodePlan {
+        jars: PathBuf::from(&jars),
+        folder: std::env::temp_dir().join(name),
+        storage_port,
+        native_port,
+        is_secure,
+    };
+    Some(CassandraNode::start(plan).expect("the node starts"))
 }
 
 impl CassandraNode {
@@ -96,7 +86,7 @@ impl CassandraNode {
         if plan.is_secure && !folder.join("key.p12").exists() {
             make_key(folder)?;
         }
-        let address = format!("{}:{}", plan.host, plan.native_port);
+        let address = format!("127.0.0.1:{}", plan.native_port);
         let mut node = CassandraNode {
             process: Some(plan.spawn()?),
             plan: Some(plan),
@@ -104,20 +94,6 @@ impl CassandraNode {
         };
         node.wait_until_it_listens()?;
         Ok(node)
-    }
-
-    /// Kills its process.
-    pub fn kill(&mut self) {
-        let process = self.process.as_mut().expect("a node of this test");
-        process.kill().expect("it can be killed");
-        process.wait().expect("it ends");
-    }
-
-    /// Starts it again, with what it has on disk.
-    pub fn restart(&mut self) {
-        let plan = self.plan.as_ref().expect("a node of this test");
-        self.process = Some(plan.spawn().expect("Java starts"));
-        self.wait_until_it_listens().expect("it starts again");
     }
 
     /// Returns the certificate of a secure node, in DER.
@@ -272,8 +248,10 @@ fn free_ports() -> io::Result<(u16, u16)> {
 }
 
 fn yaml(plan: &NodePlan) -> String {
-    let (folder, host) = (plan.folder.display(), &plan.host);
+    let folder = plan.folder.display();
     let (storage, native) = (plan.storage_port, plan.native_port);
+    // The first variant is the one that Cassandra has by default.
+    let paxos = std::env::var("PELTON_PAXOS").unwrap_or_else(|_| "v2".to_owned());
     let secure = match plan.is_secure {
         true => format!(
             "authenticator: PasswordAuthenticator
@@ -304,13 +282,13 @@ commitlog_sync_period: 10000ms
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters: [{{seeds: '127.0.0.1:{storage}'}}]
-listen_address: {host}
-rpc_address: {host}
+listen_address: 127.0.0.1
+rpc_address: 127.0.0.1
 storage_port: {storage}
 native_transport_port: {native}
 endpoint_snitch: SimpleSnitch
 auto_snapshot: false
-paxos_variant: v2
+paxos_variant: {paxos}
 {secure}"
     )
 }

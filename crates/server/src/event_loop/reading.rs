@@ -150,6 +150,9 @@ impl LoopHandler {
     #[cold]
     fn fetch_elsewhere(&mut self, shape: RemoteShape, reads: &TickReads, these: &[TickRead]) {
         let mut plan = self.plan_reads(reads, these);
+        for read in these {
+            self.state.calls.note_reading_elsewhere(read.call);
+        }
         if let (Some(remote), Some(first)) = (self.state.writes.remote(), these.first()) {
             remote.fetch(first.database, shape, &mut plan);
         }
@@ -160,6 +163,7 @@ impl LoopHandler {
     fn fetch_slice_elsewhere(&mut self, (id, shape): (DatabaseId, RemoteShape), call: CallId) {
         let mut plan = ReadPlan::default();
         self.state.calls.plan_read(call, &[], &mut plan);
+        self.state.calls.note_reading_elsewhere(call);
         if let Some(remote) = self.state.writes.remote() {
             remote.fetch(id, shape, &mut plan);
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use api::admin::{
     BackupRequest, CreateDatabaseRequest, CreateDatabaseResponse, DatabaseDescription,
-    DatabaseKind, DropDatabaseRequest, RemotePromise as PromiseNumber,
+    DatabaseKind, DropDatabaseRequest, DropRoleRequest, RemotePromise as PromiseNumber,
+    RevokeTokenRequest,
 };
 use api::health::{HealthCheckRequest, HealthCheckResponse};
 use api::keyvalue::{
@@ -303,6 +304,32 @@ fn what_no_engine_can_do_is_not_implemented_and_says_what_to_use() {
         assert_eq!(ended.code, Code::Unimplemented, "{}", ended.words);
         assert!(ended.words.contains(word), "{}", ended.words);
     }
+}
+
+/// A token that is made here would be gone with the end of this server, and unknown to others.
+#[test]
+fn tokens_and_roles_are_listed_and_not_changed() {
+    let mut server = RemoteServer::new(linearizable(RemoteOrder::Hash));
+    let revoke = server.call(Method::AdminRevokeToken, |out| {
+        RevokeTokenRequest {
+            name: "admin",
+            confirm_name: "admin",
+        }
+        .encode(out);
+    });
+    let drop = server.call(Method::AdminDropRole, |out| {
+        DropRoleRequest { name: "reader" }.encode(out);
+    });
+    for ended in [revoke, drop] {
+        assert_eq!(ended.code, Code::Unimplemented, "{}", ended.words);
+        assert!(
+            ended.words.contains("--admin-token-file"),
+            "{}",
+            ended.words
+        );
+    }
+    server.ok(Method::AdminListTokens, |_| ());
+    server.ok(Method::AdminListRoles, |_| ());
 }
 
 #[test]

@@ -49,8 +49,26 @@ pub trait RemoteBackend: Send + Sync + fmt::Debug {
     /// Returns whether the engine can serve, from what was seen of it last.
     fn health(&self) -> RemoteHealth;
 
+    /// Returns the nodes of the engine that are known, with what they have to do for this server.
+    fn nodes(&self) -> Vec<RemoteNode> {
+        Vec::new()
+    }
+
     /// Begins nothing any more, and ends its threads within the timeout of what is under way.
     fn stop(&self);
+}
+
+/// A node of an engine, as a server sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteNode {
+    /// Its address.
+    pub address: String,
+    /// Whether there is a connection to it.
+    pub is_connected: bool,
+    /// Requests of this server that it has not answered.
+    pub requests: usize,
+    /// How many there may be.
+    pub limit_requests: usize,
 }
 
 /// Whether an engine can serve.

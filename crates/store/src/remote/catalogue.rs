@@ -131,6 +131,7 @@ impl ChangeEnd {
             }
             Err(error) => outcomes.refuse(&self.record, error.refusal()),
         }
+        self.share.room().count_outcomes(&outcomes);
         // Before its loop hands over what waited for it.
         drop(self.share);
         self.sink.put(RemoteDone::Commit(outcomes));

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::found::FoundEntries;
+use super::life::RequestLife;
 use super::parts::{Part, RemoteKey};
 use super::room::{RemoteRoom, RoomShare};
 use super::sink::{PartEnd, PartOutcome};
@@ -13,7 +14,7 @@ use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide_operations};
 use crate::effects::Effects;
 use crate::outcome::{Decision, Outcomes};
-use crate::remote_kind::{RemoteEntry, RemoteError, RemoteShape, limits};
+use crate::remote_kind::{RemoteEntry, RemoteError, RemotePromise, RemoteShape, limits};
 
 /// A commit, or that part of an independent commit that concerns one key: what an engine carries
 /// out at once. All its keys are in one bucket.
@@ -21,9 +22,11 @@ pub struct RemoteCommit {
     database: DatabaseId,
     shape: RemoteShape,
     limits: DatabaseLimits,
-    timeout: Duration,
+    life: RequestLife,
     part: Part,
     effects: Effects,
+    /// Places of keys that are removed although nothing was found there.
+    removed: Vec<usize>,
     outcomes: Outcomes,
     room: Arc<RemoteRoom>,
     /// For what was read for the last decision.
@@ -71,7 +74,7 @@ pub enum RemoteAfter<'a> {
 impl RemoteCommit {
     pub(super) fn new(
         (database, shape, limits): (DatabaseId, RemoteShape, DatabaseLimits),
-        timeout: Duration,
+        life: RequestLife,
         part: Part,
         (end, room): (Box<dyn PartEnd>, &Arc<RemoteRoom>),
     ) -> RemoteCommit {
@@ -79,9 +82,10 @@ impl RemoteCommit {
             database,
             shape,
             limits,
-            timeout,
+            life,
             part,
             effects: Effects::default(),
+            removed: Vec::new(),
             outcomes: Outcomes::new(),
             room: Arc::clone(room),
             read_share: None,
@@ -107,9 +111,16 @@ impl RemoteCommit {
         first.map_or(0, |key| self.shape.bucket_of(key.key))
     }
 
-    /// Returns within which time it is to be completed, from when it was handed over.
+    /// Returns within which time it is to be completed, from now on. All parts of an independent
+    /// commit have one deadline.
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        self.life.left(Instant::now())
+    }
+
+    /// Whether its call has ended, by its deadline or otherwise: nobody waits for the outcome, and
+    /// what is not written yet need not be.
+    pub fn is_abandoned(&self) -> bool {
+        self.life.is_abandoned()
     }
 
     /// Returns its keys, each once, in the order of their first operations.
@@ -149,6 +160,7 @@ impl RemoteCommit {
         self.read_share = self.room.take_bytes(read_bytes);
         if self.read_share.is_none() {
             self.effects.begin();
+            self.removed.clear();
             self.writes = false;
             let retry_ms = limits::RETRY_MS;
             let busy = RemoteError::Busy { retry_ms };
@@ -165,7 +177,9 @@ impl RemoteCommit {
         let mark = outcomes.mark();
         let verdict = decide_operations(&pending, batch, record, context, effects, outcomes);
         outcomes.finish(&mark, record, version, verdict);
-        self.writes = self.effects.iter().next().is_some();
+        self.remove_unseen();
+        let writes = self.effects().next().is_some();
+        self.writes = writes;
         match self.writes {
             true => RemoteStep::Write,
             false => RemoteStep::Nothing,
@@ -174,6 +188,37 @@ impl RemoteCommit {
 
     /// Returns what the last decision writes: each key at most once.
     pub fn effects(&self) -> impl Iterator<Item = RemoteEffect<'_>> {
+        let removed = self.removed.iter().filter_map(|&index| {
+            let key = self.part.key_at(index)?;
+            let after = RemoteAfter::Absent;
+            Some(RemoteEffect { index, key, after })
+        });
+        self.decided_effects().chain(removed)
+    }
+
+    /// Has a Delete of a quorum database remove what a quorum has not shown: a write of unknown
+    /// outcome may have reached other nodes, and would come back later.
+    fn remove_unseen(&mut self) {
+        self.removed.clear();
+        if self.shape.promise != RemotePromise::Quorum || !self.is_applied() {
+            return;
+        }
+        let mut is_decided = vec![false; self.part.keys().len()];
+        for effect in self.decided_effects() {
+            if let Some(is_decided) = is_decided.get_mut(effect.index) {
+                *is_decided = true;
+            }
+        }
+        for index in self.part.deleted() {
+            if let Some(is_decided) = is_decided.get_mut(index)
+                && !std::mem::replace(is_decided, true)
+            {
+                self.removed.push(index);
+            }
+        }
+    }
+
+    fn decided_effects(&self) -> impl Iterator<Item = RemoteEffect<'_>> {
         let (batch, version) = (self.part.batch(), self.version);
         self.effects.iter().filter_map(move |effect| {
             let key = effect.key(batch);
@@ -197,6 +242,11 @@ impl RemoteCommit {
     /// Ends it. `Ok`: the last decision holds; its effects are written, if it has any.
     pub fn complete(mut self, result: Result<(), RemoteError>) {
         self.end_with(result);
+    }
+
+    /// Drops it without an outcome: it was not handed over, and will not be.
+    pub(super) fn discard(mut self) {
+        self.end = None;
     }
 
     fn end_with(&mut self, result: Result<(), RemoteError>) {

@@ -34,7 +34,10 @@ impl Store {
             && known.config == config
             && *known.name == *name
         {
-            known.state.write().index = Index::Remote(index);
+            let is_same = matches!(&known.state.read().index, Index::Remote(one) if *one == index);
+            if !is_same {
+                known.state.write().index = Index::Remote(index);
+            }
             return;
         }
         let database = Database::new(name, config, Index::Remote(index));

@@ -26,13 +26,14 @@ mod commit;
 mod databases;
 mod found;
 mod gather;
+mod life;
 mod parts;
 mod read;
 mod room;
 mod sink;
 mod store;
 
-pub use backend::{RemoteBackend, RemoteHealth};
+pub use backend::{RemoteBackend, RemoteHealth, RemoteNode};
 pub use catalogue::{
     RemoteCatalogue, RemoteChange, RemoteChangeError, RemoteDatabase, WhatChanges,
 };

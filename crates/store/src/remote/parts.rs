@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 use crate::batch::WriteBatch;
-use crate::operation::{Expiry, Mode};
+use crate::operation::{Expiry, Mode, TransactList};
 use crate::record::{Action, Check, CommitRecord, OperationRecord, Whole};
 use crate::remote_kind::{Lack, RemotePromise, RemoteShape};
 
@@ -99,6 +99,24 @@ impl Part {
             key: self.batch.key(self.batch.operation(key.operation)),
             is_read: key.is_read,
         })
+    }
+
+    /// Returns the key at a place among these.
+    pub(super) fn key_at(&self, index: usize) -> Option<&[u8]> {
+        let key = self.keys.get(index)?;
+        Some(self.batch.key(self.batch.operation(key.operation)))
+    }
+
+    /// Returns the places of the keys that the Deletes of a quorum database remove.
+    pub(super) fn deleted(&self) -> impl Iterator<Item = usize> {
+        let records = self
+            .record
+            .operations()
+            .map(|place| self.batch.operation(place));
+        // A Transact without compares, as with the promise `quorum` all are, takes its first list.
+        let taken = records.filter(|record| record.list != TransactList::Otherwise);
+        let deletes = taken.filter(|record| matches!(record.action, Action::Delete));
+        deletes.filter_map(|record| self.index_of(self.batch.key(record), record.hash))
     }
 
     /// Returns the place of a key among these.

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use super::life::RequestLife;
 use super::room::RoomShare;
 use super::sink::{RemoteDone, RemoteFetched, RemoteSink};
 use crate::database_id::DatabaseId;
@@ -15,7 +17,7 @@ use crate::tree::{FromElsewhere, PlannedRequest, ReadPlan};
 pub struct RemoteRead {
     database: DatabaseId,
     shape: RemoteShape,
-    timeout: Duration,
+    life: RequestLife,
     plan: Arc<ReadPlan>,
     /// Which call of the plan it is for.
     call: usize,
@@ -28,6 +30,8 @@ struct ReadEnd {
     share: RoomShare,
     /// Bytes of the answer that the share holds already.
     expected_bytes: usize,
+    /// Bytes of the answer that the backend holds already.
+    come_bytes: AtomicUsize,
 }
 
 /// What is to be read.
@@ -106,22 +110,23 @@ pub enum RemotePageEnd {
 }
 
 impl RemoteRead {
-    pub(crate) fn new(
+    pub(super) fn new(
         (database, shape): (DatabaseId, RemoteShape),
-        timeout: Duration,
+        life: RequestLife,
         (plan, call): (Arc<ReadPlan>, usize),
         (sink, share, expected_bytes): (Arc<dyn RemoteSink>, RoomShare, usize),
     ) -> RemoteRead {
         RemoteRead {
             database,
             shape,
-            timeout,
+            life,
             plan,
             call,
             end: Some(ReadEnd {
                 sink,
                 share,
                 expected_bytes,
+                come_bytes: AtomicUsize::new(0),
             }),
         }
     }
@@ -136,9 +141,32 @@ impl RemoteRead {
         self.shape
     }
 
-    /// Returns within which time it is to be completed.
+    /// Returns within which time it is to be completed, from now on.
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        self.life.left(Instant::now())
+    }
+
+    /// Whether its call has ended, by its deadline or otherwise: nobody waits for the answer.
+    pub fn is_abandoned(&self) -> bool {
+        self.life.is_abandoned()
+    }
+
+    /// Charges bytes of the answer that have come, before the rest does. Returns whether there is
+    /// room for them: else it should end as [`RemoteError::Busy`].
+    pub fn grow(&self, bytes: usize) -> bool {
+        let Some(end) = &self.end else {
+            return false;
+        };
+        let before = end.come_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let beyond = |come: usize| come.saturating_sub(end.expected_bytes);
+        let more = beyond(before.saturating_add(bytes)) - beyond(before);
+        end.share.grow(more)
+    }
+
+    /// Charges bytes that are no part of the answer, for as long as the share is kept. `None`:
+    /// there is no room.
+    pub fn hold(&self, bytes: usize) -> Option<RoomShare> {
+        self.end.as_ref()?.share.take_beside(bytes)
     }
 
     /// Returns what is to be read.
@@ -180,13 +208,17 @@ impl RemoteRead {
             return;
         };
         let bytes = result.as_ref().map_or(0, RemoteAnswer::bytes);
-        let more_bytes = bytes.saturating_sub(end.expected_bytes);
+        let charged_bytes = end.expected_bytes.max(*end.come_bytes.get_mut());
+        let more_bytes = bytes.saturating_sub(charged_bytes);
         let result = match end.share.grow(more_bytes) {
             true => result.and_then(RemoteAnswer::into_fetched),
             false => Err(RemoteError::Busy {
                 retry_ms: limits::RETRY_MS,
             }),
         };
+        if let Err(error) = result {
+            end.share.room().count_failed(error);
+        }
         end.share.end_request();
         let fetched = RemoteFetched::new(&self.plan, self.call, result, Some(end.share));
         end.sink.put(RemoteDone::Read(fetched));

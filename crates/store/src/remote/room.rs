@@ -1,10 +1,16 @@
 //! The memory and the number of requests to an engine that are under way, bounded for all loops
-//! together, and charged before a request is handed over.
+//! together, and charged before a request is handed over; and how requests have failed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::remote_kind::limits;
+use crate::outcome::{Decision, Outcomes, Refusal};
+use crate::remote_kind::{RemoteError, limits};
+
+/// There is no room for a request.
+pub(super) const BUSY: RemoteError = RemoteError::Busy {
+    retry_ms: limits::RETRY_MS,
+};
 
 /// What all requests under way may hold.
 #[derive(Debug)]
@@ -13,13 +19,15 @@ pub struct RemoteRoom {
     limit_requests: usize,
     bytes: AtomicUsize,
     requests: AtomicUsize,
+    /// Requests that have failed, by [`RemoteError::index`].
+    failed: [AtomicU64; RemoteError::LABELS.len()],
 }
 
 /// What one request holds of it. Given back when it is dropped.
 #[derive(Debug)]
 pub struct RoomShare {
     room: Arc<RemoteRoom>,
-    bytes: usize,
+    bytes: AtomicUsize,
     requests: usize,
 }
 
@@ -39,6 +47,7 @@ impl RemoteRoom {
             limit_requests,
             bytes: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
+            failed: Default::default(),
         })
     }
 
@@ -49,9 +58,9 @@ impl RemoteRoom {
         if !add(&self.requests, 1, self.limit_requests) {
             return None;
         }
-        let mut share = RoomShare {
+        let share = RoomShare {
             room: Arc::clone(self),
-            bytes: 0,
+            bytes: AtomicUsize::new(0),
             requests: 1,
         };
         share.grow(bytes).then_some(share)
@@ -59,12 +68,52 @@ impl RemoteRoom {
 
     /// Takes room for bytes that belong to a request which has its place already.
     pub(super) fn take_bytes(self: &Arc<RemoteRoom>, bytes: usize) -> Option<RoomShare> {
-        let mut share = RoomShare {
+        let share = RoomShare {
             room: Arc::clone(self),
-            bytes: 0,
+            bytes: AtomicUsize::new(0),
             requests: 0,
         };
         share.grow(bytes).then_some(share)
+    }
+
+    /// Counts a read that has failed.
+    pub(super) fn count_failed(&self, error: RemoteError) {
+        if let Some(count) = self.failed.get(error.index()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts those of some commits that have failed.
+    pub(super) fn count_outcomes(&self, outcomes: &Outcomes) {
+        for outcome in outcomes.iter() {
+            match outcome.decision {
+                Decision::Refused(Refusal::Remote(error)) => self.count_failed(error),
+                Decision::Refused(Refusal::UnknownDatabase) => {
+                    self.count_failed(RemoteError::UnknownDatabase);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns how many reads and commits have failed since the start, each with the label of its
+    /// [`RemoteError`].
+    pub fn failed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self
+            .failed
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
+        RemoteError::LABELS.into_iter().zip(counts)
+    }
+
+    /// Returns how many bytes requests may hold.
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    /// Returns how many requests may be under way.
+    pub fn limit_requests(&self) -> usize {
+        self.limit_requests
     }
 
     /// Returns the bytes that requests hold.
@@ -80,12 +129,22 @@ impl RemoteRoom {
 
 impl RoomShare {
     /// Holds so many bytes more; returns whether there is room.
-    pub fn grow(&mut self, bytes: usize) -> bool {
+    pub fn grow(&self, bytes: usize) -> bool {
         let is_there = add(&self.room.bytes, bytes, self.room.limit_bytes);
         if is_there {
-            self.bytes += bytes;
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         is_there
+    }
+
+    /// Returns the room of which this is a share.
+    pub(super) fn room(&self) -> &RemoteRoom {
+        &self.room
+    }
+
+    /// Takes a share of the same room for bytes that are held for a part of the request only.
+    pub(super) fn take_beside(&self, bytes: usize) -> Option<RoomShare> {
+        self.room.take_bytes(bytes)
     }
 
     /// The request is answered: what it holds still counts, and it is not under way any more.
@@ -98,7 +157,8 @@ impl RoomShare {
 impl Drop for RoomShare {
     fn drop(&mut self) {
         self.end_request();
-        self.room.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let bytes = std::mem::take(self.bytes.get_mut());
+        self.room.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -131,6 +191,27 @@ mod tests {
             drop((one, three, four));
             assert_eq!((room.held_bytes(), room.requests()), (0, 0));
         }
+    }
+
+    #[test]
+    fn failures_are_counted_by_their_kinds() {
+        let room = RemoteRoom::with_limits(0, 0);
+        let errors = [
+            RemoteError::Busy { retry_ms: 1 },
+            RemoteError::NoQuorum,
+            RemoteError::TimedOut,
+            RemoteError::Contended,
+            RemoteError::OutcomeUnknown,
+            RemoteError::UnknownDatabase,
+            RemoteError::Refused,
+            RemoteError::Damaged,
+        ];
+        for (index, error) in errors.into_iter().enumerate() {
+            assert_eq!(error.index(), index, "each has a place of its own");
+            (0..=index).for_each(|_| room.count_failed(error));
+        }
+        let counts: Vec<u64> = room.failed().map(|(_, count)| count).collect();
+        assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

@@ -2,23 +2,24 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::backend::RemoteBackend;
 use super::catalogue::{RemoteCatalogue, RemoteChange, RemoteDatabase, WhatChanges};
 use super::commit::RemoteCommit;
 use super::gather::{CommitEnd, Gather, GatherEnd};
+use super::life::{AbandonFlag, RequestLife};
 use super::parts::{self, Part};
 use super::read::RemoteRead;
-use super::room::{RemoteRoom, RoomShare};
+use super::room::{BUSY, RemoteRoom, RoomShare};
 use super::sink::{RemoteDone, RemoteFetched, RemoteSink};
 use crate::batch::WriteBatch;
 use crate::database::{CreateError, DatabaseConfig};
 use crate::database_id::DatabaseId;
 use crate::outcome::{Decision, Outcomes, Refusal};
 use crate::record::{CommitRecord, Whole};
-use crate::remote_kind::{RemoteError, RemoteIndex, RemoteShape, limits};
+use crate::remote_kind::{RemoteIndex, RemoteShape, limits};
 use crate::store::{Store, StoreConfig};
 use crate::tree::ReadPlan;
 
@@ -38,7 +39,8 @@ pub struct RemoteStore {
 pub enum RemoteOpenError {
     /// The engine has no default database.
     #[error(
-        "the keyspace of the storage engine has no default database; make it with `store init`"
+        "the keyspace of the storage engine has no default database; make it with `pelton store \
+         init`"
     )]
     NoDefaultDatabase,
     /// Its default database cannot be one.
@@ -139,6 +141,8 @@ pub struct RemoteLoop {
     sink: Arc<dyn RemoteSink>,
     /// By their tags: calls that have a commit under way, with what waits behind it.
     calls: HashMap<u64, CommitsOfCall>,
+    /// By their tags: calls that have a read under way.
+    reads: Mutex<HashMap<u64, AbandonFlag>>,
     /// Bytes of commits that are under way or wait.
     bytes: usize,
 }
@@ -151,6 +155,8 @@ struct CommitsOfCall {
     /// Bytes of the one that is under way.
     bytes: usize,
     waiting: VecDeque<ReadyCommit>,
+    /// Shows the one that is under way that the call has ended.
+    is_abandoned: AbandonFlag,
 }
 
 /// A commit that can be handed over.
@@ -177,6 +183,7 @@ impl RemoteLoop {
             remote,
             sink,
             calls: HashMap::new(),
+            reads: Mutex::default(),
             bytes: 0,
         }
     }
@@ -238,10 +245,15 @@ impl RemoteLoop {
         }
     }
 
-    /// Drops the commits of calls that have ended, as far as they were not handed over; they have
-    /// no outcome.
+    /// A call has ended, by its deadline or otherwise. Its commits are dropped, as far as they were
+    /// not handed over, and have no outcome; what is under way for it does not go on further than
+    /// it must.
     pub fn abandon(&mut self, tag: u64) {
+        if let Some(read) = self.reads().remove(&tag) {
+            read.set();
+        }
         if let Some(call) = self.calls.get_mut(&tag) {
+            call.is_abandoned.set();
             let waiting = call.waiting.drain(..);
             self.bytes -= waiting.map(|ready| ready.record.bytes).sum::<usize>();
         }
@@ -254,18 +266,35 @@ impl RemoteLoop {
         for call in 0..plan.len() {
             let (key_bytes, expected_bytes) = plan.expected_bytes(call, limits::READ_BYTES);
             let Some(share) = self.remote.room.take(key_bytes + expected_bytes) else {
+                self.remote.room.count_failed(BUSY);
                 let fetched = RemoteFetched::new(&plan, call, Err(BUSY), None);
                 self.sink.put(RemoteDone::Read(fetched));
                 continue;
             };
+            let is_abandoned = AbandonFlag::default();
+            if let Some(tag) = plan.tags().nth(call) {
+                self.reads().insert(tag, is_abandoned.clone());
+            }
             let read = RemoteRead::new(
                 (database, shape),
-                self.remote.timeout,
+                RequestLife::new(self.remote.timeout, is_abandoned),
                 (Arc::clone(&plan), call),
                 (Arc::clone(&self.sink), share, expected_bytes),
             );
             self.remote.backend.read(read);
         }
+    }
+
+    /// What was read for some calls has come.
+    pub fn read_arrived(&self, read: &RemoteFetched) {
+        let mut reads = self.reads();
+        for call in read.fetched().calls() {
+            reads.remove(&call.tag());
+        }
+    }
+
+    fn reads(&self) -> MutexGuard<'_, HashMap<u64, AbandonFlag>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make_ready(&self, batch: &WriteBatch, commit: &CommitRecord) -> ReadyCommit {
@@ -313,8 +342,8 @@ impl RemoteLoop {
         let (config, shape) = config.ok_or(Refusal::UnknownDatabase)?;
         // The operations have a record each, and what an engine reads for them.
         let operations = commit.operations().len();
-        let bytes = commit
-            .bytes
+        let bytes = (commit.bytes)
+            .saturating_mul(limits::COMMIT_COPIES)
             .saturating_add(operations.saturating_mul(limits::READ_BYTES));
         let share = self.remote.room.take(bytes).ok_or(BUSY)?;
         let parts = parts::divide(batch, commit, shape).map_err(Refusal::Lacks)?;
@@ -326,19 +355,22 @@ impl RemoteLoop {
         })
     }
 
-    /// Hands a commit over. Its call has no other under way.
+    /// Hands a commit over. Its call has no other under way. The time that it has begins now, also
+    /// that of parts which wait for others.
     fn begin(&mut self, ready: ReadyCommit) {
         let ReadyCommit { record, work } = ready;
         let call = CommitsOfCall {
             is_change: record.is_of_catalogue(),
             bytes: record.bytes,
-            waiting: VecDeque::new(),
+            ..CommitsOfCall::default()
         };
+        let is_abandoned = call.is_abandoned.clone();
         self.calls.insert(record.tag, call);
         match work {
             Err(refusal) => {
                 let mut outcomes = Outcomes::new();
                 outcomes.refuse(&record, refusal);
+                self.remote.room.count_outcomes(&outcomes);
                 self.sink.put(RemoteDone::Commit(outcomes));
             }
             Ok(CommitWork::Change(what, share)) => {
@@ -354,7 +386,8 @@ impl RemoteLoop {
             }) => {
                 let sink = Arc::clone(&self.sink);
                 let end = CommitEnd { sink, share };
-                self.begin_parts(record, parts, (config, shape), end);
+                let life = RequestLife::new(self.remote.timeout, is_abandoned);
+                self.begin_parts(record, parts, (config, shape), (end, life));
             }
         }
     }
@@ -364,10 +397,10 @@ impl RemoteLoop {
         record: CommitRecord,
         mut parts: Vec<Part>,
         (config, shape): (DatabaseConfig, RemoteShape),
-        end: CommitEnd,
+        (end, life): (CommitEnd, RequestLife),
     ) {
         let of = (record.database, shape, config.limits);
-        let (timeout, room) = (self.remote.timeout, &self.remote.room);
+        let room = &self.remote.room;
         let backend = &self.remote.backend;
         if parts.len() <= 1 {
             let Some(part) = parts.pop() else {
@@ -378,25 +411,20 @@ impl RemoteLoop {
                 outcomes.finish(&mark, &record, 1, applied);
                 return end.end(outcomes);
             };
-            return backend.commit(RemoteCommit::new(of, timeout, part, (Box::new(end), room)));
+            return backend.commit(RemoteCommit::new(of, life, part, (Box::new(end), room)));
         }
         let places = parts.iter().map(Part::places);
-        let gather = Gather::new(Arc::clone(backend), record, places, end);
+        let gather = Gather::new(Arc::clone(backend), record, places, (end, life.clone()));
         let commits = parts.into_iter().enumerate().map(|(number, part)| {
             let end = GatherEnd {
                 gather: Arc::clone(&gather),
                 number,
             };
-            RemoteCommit::new(of, timeout, part, (Box::new(end), room))
+            RemoteCommit::new(of, life.clone(), part, (Box::new(end), room))
         });
         gather.begin(commits.collect());
     }
 }
-
-/// There is no room for a request.
-const BUSY: RemoteError = RemoteError::Busy {
-    retry_ms: limits::RETRY_MS,
-};
 
 impl fmt::Debug for RemoteLoop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,7 +16,7 @@ pub struct RemoteEntry {
 }
 
 /// What a store knows of a database on an engine elsewhere.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteIndex {
     pub(crate) shape: RemoteShape,
     /// How many entries it has, by estimate.

@@ -14,10 +14,10 @@ pub enum RemoteError {
         /// When the caller should try again, in milliseconds.
         retry_ms: u32,
     },
-    /// Too few nodes of the engine answer.
+    /// Too few nodes of the engine have answered, or they have failed at it.
     #[error(
-        "too few nodes of the storage engine answer; nothing was done; the server's log says \
-         which; try again"
+        "too few nodes of the storage engine could answer; nothing was done; the server's log says \
+         why; try again"
     )]
     NoQuorum,
     /// A read was not answered in time, or a write was not even sent.
@@ -47,6 +47,32 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
+    /// The labels of all kinds, for counters.
+    pub const LABELS: [&str; 8] = [
+        "busy",
+        "no_quorum",
+        "timed_out",
+        "contended",
+        "outcome_unknown",
+        "unknown_database",
+        "refused",
+        "damaged",
+    ];
+
+    /// Returns the place of its label in [`LABELS`](RemoteError::LABELS).
+    pub fn index(self) -> usize {
+        match self {
+            RemoteError::Busy { .. } => 0,
+            RemoteError::NoQuorum => 1,
+            RemoteError::TimedOut => 2,
+            RemoteError::Contended => 3,
+            RemoteError::OutcomeUnknown => 4,
+            RemoteError::UnknownDatabase => 5,
+            RemoteError::Refused => 6,
+            RemoteError::Damaged => 7,
+        }
+    }
+
     /// Whether nothing was done.
     pub fn is_of_nothing_done(self) -> bool {
         self != RemoteError::OutcomeUnknown

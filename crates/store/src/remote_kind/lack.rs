@@ -28,6 +28,14 @@ pub enum Lack {
          start another server beside it, on the same keyspace"
     )]
     Replicas,
+    /// Tokens and roles that are made or changed while the server runs.
+    #[error(
+        "a server whose databases are on a storage engine keeps no tokens and roles: a change \
+         would be lost with its end, and unknown to other servers on the keyspace; give all of \
+         them the administrator's token by --admin-token-file, and others rights by \
+         +anonymous= of --listen"
+    )]
+    Identities,
     /// Another kind for an existing database.
     #[error(
         "a database on a storage engine cannot be converted; export it, and import it into a \

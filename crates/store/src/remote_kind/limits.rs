@@ -50,8 +50,13 @@ pub const READ_BYTES: usize = 2_048;
 /// keys.
 pub const PARTS_AT_ONCE: usize = 64;
 
-/// How long the engine has for a request before it counts as not answered, in milliseconds, unless
-/// its caller's deadline is earlier.
+/// How often the bytes of a commit are in memory while it is under way: as the part that is
+/// decided, as the rows that are written, and as the message to a node.
+pub const COMMIT_COPIES: usize = 3;
+
+/// How long the engine has for a request before it counts as not answered, in milliseconds: for all
+/// parts of a commit together. A call that ends before, by its deadline or otherwise, takes back
+/// what was not begun for it.
 pub const TIMEOUT_MS: u64 = 10_000;
 
 /// When a caller should try again whose request was refused for want of room, in milliseconds.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use store::remote::{
     RemoteAfter, RemoteAnswer, RemoteCatalogue, RemoteChangeError, RemoteCommit, RemoteDatabase,
-    RemoteEntry, RemoteError, RemoteOrder, RemotePageEnd, RemoteRead, RemoteReadRequest, RemoteRow,
-    RemoteShape, WhatChanges,
+    RemoteEntry, RemoteError, RemoteOrder, RemotePageEnd, RemotePromise, RemoteRead,
+    RemoteReadRequest, RemoteRow, RemoteShape, WhatChanges,
 };
 use store::{CreateError, DatabaseConfig, DatabaseId, Direction, DropError, Range};
 
@@ -22,6 +22,59 @@ struct DoubleDatabase {
     name: String,
     config: DatabaseConfig,
     entries: BTreeMap<Vec<u8>, RemoteEntry>,
+    /// Versions of removals, by their keys.
+    removed: BTreeMap<Vec<u8>, u64>,
+}
+
+impl DoubleDatabase {
+    fn version_of(&self, key: &[u8]) -> Option<u64> {
+        self.entries.get(key).map(|entry| entry.version)
+    }
+}
+
+/// What a commit writes.
+pub(super) struct DoubleWrite {
+    database: DatabaseId,
+    version: u64,
+    /// The later version stays: that is all that a quorum promises.
+    is_ordered_by_version: bool,
+    /// Keys with the versions that they must have.
+    conditions: Vec<(Vec<u8>, Option<u64>)>,
+    effects: Vec<(Vec<u8>, Option<RemoteEntry>)>,
+}
+
+impl DoubleWrite {
+    /// That of a commit which was decided from `found`.
+    pub(super) fn new(
+        commit: &RemoteCommit,
+        version: u64,
+        found: &[Option<RemoteEntry>],
+    ) -> DoubleWrite {
+        let is_quorum = commit.shape().promise == RemotePromise::Quorum;
+        let keys = commit.keys().zip(found);
+        let conditions = keys.filter(|(key, _)| key.is_read && !is_quorum);
+        let effects = commit.effects().map(|effect| {
+            let entry = match effect.after {
+                RemoteAfter::Absent => None,
+                RemoteAfter::Present { value, expires_ms } => Some(RemoteEntry {
+                    value: value.to_vec().into(),
+                    version,
+                    expires_ms,
+                }),
+            };
+            (effect.key.to_vec(), entry)
+        });
+        let version_of = |found: &Option<RemoteEntry>| found.as_ref().map(|entry| entry.version);
+        DoubleWrite {
+            database: commit.database(),
+            version,
+            is_ordered_by_version: is_quorum,
+            conditions: conditions
+                .map(|(key, found)| (key.key.to_vec(), version_of(found)))
+                .collect(),
+            effects: effects.collect(),
+        }
+    }
 }
 
 /// A page in the making.
@@ -56,6 +109,7 @@ impl DoubleData {
             name: name.into(),
             config,
             entries: BTreeMap::new(),
+            removed: BTreeMap::new(),
         };
         self.databases.insert(id, database);
         id
@@ -91,7 +145,7 @@ impl DoubleData {
             WhatChanges::Create { name, config } => Ok(self.create(name, *config)?),
             &WhatChanges::Drop { id, only_empty } => {
                 let database = self.databases.get(&id).ok_or(DropError::Unknown)?;
-                let entries = database.entries.len() as u64;
+                let entries = self.live(database).count() as u64;
                 if only_empty && entries > 0 {
                     let used = store::blob::BlobUse::default();
                     return Err(DropError::not_empty(entries, used).into());
@@ -141,41 +195,32 @@ impl DoubleData {
         database.entries.insert(key.to_vec(), entry);
     }
 
-    /// Whether every key that was read for a commit is as it was.
-    pub(super) fn is_as_found(
-        &self,
-        commit: &RemoteCommit,
-        found: &[Option<RemoteEntry>],
-    ) -> Result<bool, RemoteError> {
-        let entries = &self.database(commit.database())?.entries;
-        if commit.shape().promise == store::remote::RemotePromise::Quorum {
-            return Ok(true);
+    /// Carries out a write, if its conditions hold. Of two writes of a quorum database the one with
+    /// the larger version stays, whichever comes last.
+    pub(super) fn write(&mut self, write: &DoubleWrite) -> Result<bool, RemoteError> {
+        let database = self.databases.get_mut(&write.database);
+        let database = database.ok_or(RemoteError::UnknownDatabase)?;
+        let mut conditions = write.conditions.iter();
+        if !conditions.all(|(key, version)| database.version_of(key) == *version) {
+            return Ok(false);
         }
-        Ok(commit.keys().zip(found).all(|(key, found)| {
-            let version = |entry: &RemoteEntry| entry.version;
-            !key.is_read || entries.get(key.key).map(version) == found.as_ref().map(version)
-        }))
-    }
-
-    pub(super) fn write(&mut self, commit: &RemoteCommit, version: u64) {
-        let Some(database) = self.databases.get_mut(&commit.database()) else {
-            return;
-        };
-        for effect in commit.effects() {
-            match effect.after {
-                RemoteAfter::Absent => {
-                    database.entries.remove(effect.key);
+        for (key, entry) in &write.effects {
+            let removed = database.removed.get(key).copied();
+            let last = database.version_of(key).max(removed).unwrap_or(0);
+            if write.is_ordered_by_version && last > write.version {
+                continue;
+            }
+            match entry {
+                Some(entry) => {
+                    database.entries.insert(key.clone(), entry.clone());
                 }
-                RemoteAfter::Present { value, expires_ms } => {
-                    let entry = RemoteEntry {
-                        value: value.to_vec().into(),
-                        version,
-                        expires_ms,
-                    };
-                    database.entries.insert(effect.key.to_vec(), entry);
+                None => {
+                    database.entries.remove(key);
+                    database.removed.insert(key.clone(), write.version);
                 }
             }
         }
+        Ok(true)
     }
 
     pub(super) fn read(&self, read: &RemoteRead) -> Result<RemoteAnswer, RemoteError> {

@@ -17,7 +17,7 @@ use store::remote::{
 use store::{DatabaseConfig, DatabaseId};
 
 use crate::Random;
-use data::DoubleData;
+use data::{DoubleData, DoubleWrite};
 
 /// How often a commit begins anew when others came first.
 const TRIES: u32 = 20;
@@ -27,6 +27,9 @@ const TRIES: u32 = 20;
 pub struct RemoteFaults {
     /// A write is answered as one of unknown outcome; half of these have taken effect.
     pub unknown: u64,
+    /// A write is answered as one of unknown outcome, and is on its way until
+    /// [`RemoteDouble::deliver_late`].
+    pub late: u64,
     /// A request is not answered in time before anything was sent.
     pub timed_out: u64,
     /// A request is refused at once, as too much is under way.
@@ -64,6 +67,8 @@ struct DoubleState {
     faults: RemoteFaults,
     counts: RemoteDoubleCounts,
     waiting: Vec<DoubleRequest>,
+    /// Writes that are on their way.
+    late: Vec<DoubleWrite>,
     is_stopped: bool,
 }
 
@@ -119,6 +124,7 @@ impl RemoteDouble {
             faults: RemoteFaults::default(),
             counts: RemoteDoubleCounts::default(),
             waiting: Vec::new(),
+            late: Vec::new(),
             is_stopped: false,
         };
         Arc::new(RemoteDouble {
@@ -164,6 +170,17 @@ impl RemoteDouble {
     pub fn create_by_another(&self, name: &str, config: DatabaseConfig) -> DatabaseId {
         let created = self.lock().data.create(name, config);
         created.expect("there is none of this name")
+    }
+
+    /// Writes that were on their way arrive. Returns how many took effect.
+    pub fn deliver_late(&self) -> usize {
+        let mut state = self.lock();
+        let late = std::mem::take(&mut state.late);
+        let mut arrived = 0;
+        for write in late {
+            arrived += usize::from(state.data.write(&write) == Ok(true));
+        }
+        arrived
     }
 
     /// Carries a random request a step further. Returns whether one waited.
@@ -294,28 +311,29 @@ impl DoubleState {
         if commit.decide(version, self.data.now_ms, found) == RemoteStep::Nothing {
             return DoubleEnd::Commit(commit, Ok(()));
         }
-        match self.data.is_as_found(&commit, found) {
-            Err(error) => return DoubleEnd::Commit(commit, Err(error)),
-            Ok(true) => {}
-            Ok(false) if tries >= TRIES => {
-                return DoubleEnd::Commit(commit, Err(RemoteError::Contended));
+        let write = DoubleWrite::new(&commit, version, found);
+        if happens(&mut self.random, self.faults.late) {
+            self.late.push(write);
+            return DoubleEnd::Commit(commit, Err(RemoteError::OutcomeUnknown));
+        }
+        let is_unknown = happens(&mut self.random, self.faults.unknown);
+        if is_unknown && self.random.once_in(2) {
+            self.counts.unknown_lost += 1;
+            return DoubleEnd::Commit(commit, Err(RemoteError::OutcomeUnknown));
+        }
+        match self.data.write(&write) {
+            Err(error) => DoubleEnd::Commit(commit, Err(error)),
+            Ok(true) if is_unknown => {
+                self.counts.unknown_applied += 1;
+                DoubleEnd::Commit(commit, Err(RemoteError::OutcomeUnknown))
             }
+            Ok(true) => DoubleEnd::Commit(commit, Ok(())),
+            Ok(false) if tries >= TRIES => DoubleEnd::Commit(commit, Err(RemoteError::Contended)),
             Ok(false) => {
                 self.counts.lost_races += 1;
-                return self.read_for(commit, tries + 1);
+                self.read_for(commit, tries + 1)
             }
         }
-        if !happens(&mut self.random, self.faults.unknown) {
-            self.data.write(&commit, version);
-            return DoubleEnd::Commit(commit, Ok(()));
-        }
-        if self.random.once_in(2) {
-            self.counts.unknown_applied += 1;
-            self.data.write(&commit, version);
-        } else {
-            self.counts.unknown_lost += 1;
-        }
-        DoubleEnd::Commit(commit, Err(RemoteError::OutcomeUnknown))
     }
 }
 

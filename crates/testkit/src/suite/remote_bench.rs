@@ -59,7 +59,12 @@ pub struct RemoteBench {
 impl RemoteBench {
     /// A client of an engine, whose requests have ten seconds.
     pub fn new(target: RemoteTarget) -> RemoteBench {
-        let (config, timeout) = (StoreConfig::new(1), Duration::from_secs(10));
+        RemoteBench::with_timeout(target, Duration::from_secs(10))
+    }
+
+    /// A client of an engine, whose requests have so much time.
+    pub fn with_timeout(target: RemoteTarget, timeout: Duration) -> RemoteBench {
+        let config = StoreConfig::new(1);
         let opened = RemoteStore::open(config, Arc::clone(&target.backend), timeout);
         let remote = opened.expect("it has a default database");
         let answers = Arc::<GatheredAnswers>::default();
@@ -161,6 +166,7 @@ impl RemoteBench {
                 let RemoteDone::Read(fetched) = done else {
                     panic!("nothing was written: {done:?}");
                 };
+                self.requests.read_arrived(&fetched);
                 return fetched;
             }
             (self.target.drive)();
