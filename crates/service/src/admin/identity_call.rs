@@ -3,6 +3,7 @@
 //! A change looks at all identities, decides, and commits what it has decided on the condition that
 //! nobody has changed one since. If somebody has, it looks again.
 
+use store::remote::Lack;
 use store::{CommitOutcome, DatabaseId, ReadView};
 
 use super::identity_change::{Committed, MadeIdentity, check_caller, commit_change, committed};
@@ -12,6 +13,7 @@ use super::{roles, tokens};
 use crate::actions::{Administration, CallClock, DatabaseAccess, Permissions, Responses, SendRoom};
 use crate::call::Shared;
 use crate::identities::record::StoredIdentities;
+use crate::keyvalue::refuse::lack;
 use crate::method::Method;
 use crate::status::Status;
 
@@ -46,6 +48,9 @@ impl IdentityCall {
             }
             _ => IdentityRequest::Token(TokenRequest::read(method, bytes, shared, actions)?),
         };
+        if shared.store.is_remote() && !wanted.is_list() {
+            return Err(lack(Lack::Identities));
+        }
         actions.read_long(DatabaseId::IDENTITIES);
         Ok(IdentityCall {
             wanted,

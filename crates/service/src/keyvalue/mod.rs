@@ -9,7 +9,7 @@ mod batch;
 pub mod messages;
 mod pipe;
 mod range;
-mod refuse;
+pub(crate) mod refuse;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transact;

@@ -1,7 +1,8 @@
 //! Iterate: an iterator over the records of a database.
 //!
 //! Its position is a key: it is at the first record whose key is not below that. So what others
-//! store, remove or clear in between needs no word to it, and it holds nothing.
+//! store, remove or clear in between needs no word to it, and it holds nothing. In a database whose
+//! keys are in the order of their hashes it is at a key, or behind one.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -16,6 +17,7 @@ use store::{
 use super::TkrzwActions;
 use super::decode::decode;
 use super::idle::IdleTimer;
+use super::position::{IteratorPosition, behind};
 use super::result::RequestResult;
 use super::single::{delete, put};
 use super::target::target;
@@ -39,8 +41,10 @@ pub(super) struct Iterate {
     /// The index of its database; `None`: there was no message.
     dbm_index: Option<i32>,
     database: DatabaseId,
+    /// The keys of its database are in the order of their hashes.
+    is_by_hash: bool,
     /// Where it is; `None`: at no record.
-    position: Option<Vec<u8>>,
+    position: Option<IteratorPosition>,
     /// The request that is carried out.
     request: Option<Box<Iteration>>,
     is_half_closed: bool,
@@ -77,6 +81,7 @@ impl Iterate {
             idle,
             dbm_index: None,
             database: DatabaseId::DEFAULT,
+            is_by_hash: false,
             position: None,
             request: None,
             is_half_closed: false,
@@ -125,7 +130,7 @@ impl Iterate {
     /// The response was sent: another request may come.
     fn rest(&mut self, actions: &mut (impl Responses + SendRoom + ResponseMemory + RequestFlow)) {
         self.request = None;
-        let held_bytes = self.position.as_ref().map_or(0, Vec::len);
+        let held_bytes = self.position.as_ref().map_or(0, IteratorPosition::len);
         if held_bytes >= HELD_KEY_BYTES {
             actions.hold_ready(held_bytes);
         }
@@ -160,12 +165,12 @@ impl Iterate {
         let target = target(request.dbm_index, right, shared, actions)?;
         if self.dbm_index.replace(request.dbm_index) != Some(request.dbm_index) {
             self.position = None;
-            self.database = target.id;
+            (self.database, self.is_by_hash) = (target.id, target.is_by_hash);
         }
         if writes && shared.settings.tkrzw.is_read_only {
             return Ok(Begun::Done(RequestResult::READ_ONLY));
         }
-        let is_ordered = target.database.class.is_ordered();
+        let is_ordered = target.is_ordered();
         if !is_ordered && needs_order(operation) {
             return Ok(Begun::Done(RequestResult::UNORDERED));
         }
@@ -203,7 +208,7 @@ impl Iterate {
             Op::Next | Op::Previous | Op::Get | Op::Set | Op::Remove | Op::Step => {
                 match &self.position {
                     None => return Ok(Begun::Done(RequestResult::NOT_FOUND)),
-                    Some(position) => from(position),
+                    Some(position) => position.range(),
                 }
             }
         };
@@ -215,7 +220,10 @@ impl Iterate {
             }
             Op::Get | Op::Set | Op::Remove | Op::Step => Direction::Forward,
         };
+        let position = self.position.as_ref().filter(|_| operation != Op::Jump);
+        let passed = position.and_then(IteratorPosition::passed);
         let walk = Walk::new(self.database, &range, direction).of_entries(1);
+        let walk = walk.by_hash(self.is_by_hash).behind(passed);
         Ok(Begun::Seek(Box::new(Iteration {
             operation,
             walk: match matches!(operation, Op::Get | Op::Step) {
@@ -231,7 +239,7 @@ impl Iterate {
     }
 
     fn go(&mut self, position: Vec<u8>) -> Begun {
-        self.position = Some(position);
+        self.position = Some(IteratorPosition::From(position));
         Begun::Done(RequestResult::SUCCESS)
     }
 
@@ -292,15 +300,27 @@ impl Iterate {
             return;
         };
         let Some(entry) = found else {
+            if let Some(IteratorPosition::At(key)) = &mut self.position
+                && iteration.operation != Op::Jump
+            {
+                // Its record is gone: the next one is looked for.
+                let key = std::mem::take(key);
+                iteration.look_behind(self.database, &key, actions);
+                self.position = Some(IteratorPosition::Behind(key));
+                return;
+            }
             return self.miss(actions);
         };
         match iteration.operation {
             Op::Get => iteration.send(&entry, actions),
             Op::Step => {
                 iteration.send(&entry, actions);
-                self.position = Some(behind(entry.key));
+                self.position = Some(IteratorPosition::behind(entry.key, self.is_by_hash));
             }
-            Op::Next => return self.end_at(Some(behind(entry.key)), actions),
+            Op::Next => {
+                let position = IteratorPosition::behind(entry.key, self.is_by_hash);
+                return self.end_at(position, actions);
+            }
             Op::Previous => {
                 // There is a record: now the one before it is looked for, as with JumpLower.
                 let range = Range {
@@ -317,7 +337,8 @@ impl Iterate {
                 return iteration.write(self.method, self.database, actions);
             }
             Op::None | Op::First | Op::Last | Op::Jump | Op::JumpLower | Op::JumpUpper => {
-                return self.end_at(Some(entry.key.to_vec()), actions);
+                let position = IteratorPosition::at(entry.key.to_vec(), self.is_by_hash);
+                return self.end_at(position, actions);
             }
         }
         self.rest(actions);
@@ -338,8 +359,8 @@ impl Iterate {
         self.rest(actions);
     }
 
-    fn end_at(&mut self, position: Option<Vec<u8>>, actions: &mut impl TkrzwActions) {
-        self.position = position;
+    fn end_at(&mut self, position: IteratorPosition, actions: &mut impl TkrzwActions) {
+        self.position = Some(position);
         actions.message(|out| RequestResult::SUCCESS.encode(out));
         self.rest(actions);
     }
@@ -363,14 +384,25 @@ impl Iterate {
         }
         let current = std::mem::take(&mut iteration.current);
         let position = match iteration.operation == Op::Remove {
-            true => behind(&current),
-            false => current,
+            true => IteratorPosition::behind(&current, self.is_by_hash),
+            false => IteratorPosition::at(current, self.is_by_hash),
         };
-        self.end_at(Some(position), actions);
+        self.end_at(position, actions);
     }
 }
 
 impl Iteration {
+    /// Looks for the first record behind a key of a database by hash.
+    fn look_behind(&mut self, database: DatabaseId, key: &[u8], actions: &mut impl DatabaseAccess) {
+        let walk = Walk::new(database, &Range::ALL, Direction::Forward).of_entries(1);
+        let walk = walk.by_hash(true).behind(Some(key));
+        self.walk = match matches!(self.operation, Op::Get | Op::Step) {
+            true => walk,
+            false => walk.keys_only(),
+        };
+        self.ask(actions);
+    }
+
     fn ask(&mut self, actions: &mut impl DatabaseAccess) {
         if !std::mem::replace(&mut self.is_asked, true) {
             self.walk.ask(actions);
@@ -420,19 +452,6 @@ impl Iteration {
             }),
         }
     }
-}
-
-/// Returns the records from a position on.
-fn from(position: &[u8]) -> Range<'_> {
-    Range {
-        start: Bound::Included(position),
-        end: Bound::Unbounded,
-    }
-}
-
-/// Returns the first key behind another one.
-fn behind(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
 }
 
 fn needs_order(operation: IterateOperation) -> bool {

@@ -21,6 +21,7 @@ mod maintain;
 mod multi;
 mod patterns;
 mod pop;
+mod position;
 mod push;
 mod rekey;
 mod replicate;

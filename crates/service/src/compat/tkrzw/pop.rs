@@ -52,8 +52,9 @@ struct FoundRecord {
     version: u64,
 }
 
-fn first_of(database: DatabaseId) -> Walk {
-    Walk::new(database, &Range::ALL, Direction::Forward).keys_only()
+fn first_of(database: DatabaseId, is_by_hash: bool) -> Walk {
+    let walk = Walk::new(database, &Range::ALL, Direction::Forward);
+    walk.by_hash(is_by_hash).keys_only()
 }
 
 impl Pop {
@@ -71,7 +72,7 @@ impl Pop {
         }
         let topic = WaitTopic::Queue(target.id);
         let waiter = Waiter::enter(topic, request.retry_wait, shared, actions)?;
-        let walk = first_of(target.id);
+        let walk = first_of(target.id, target.is_by_hash);
         walk.ask(actions);
         Ok(Some(TkrzwStep::Pop(Box::new(Pop {
             database: target.id,
@@ -163,7 +164,7 @@ impl Pop {
     }
 
     fn look_again(&mut self, actions: &mut impl DatabaseAccess) {
-        self.walk = first_of(self.database);
+        self.walk = first_of(self.database, self.walk.is_by_hash);
         (self.has_skipped, self.is_pausing) = (false, false);
         self.walk.ask(actions);
     }

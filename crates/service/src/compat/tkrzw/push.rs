@@ -50,6 +50,8 @@ pub(super) struct Push {
     /// The key that is tried, or from which on a gap is looked for.
     number: u64,
     tries: u32,
+    /// There is no row of records whose end could be looked for: numbers are tried alone.
+    is_by_hash: bool,
     /// Looks for a gap.
     walk: Option<Walk>,
 }
@@ -78,6 +80,7 @@ impl Push {
             ticket,
             number,
             tries: 0,
+            is_by_hash: target.is_by_hash,
             walk: None,
         }))))
     }
@@ -107,7 +110,7 @@ impl Push {
         if self.tries >= TKRZW_TRIES {
             return actions.finish(too_many_tries());
         }
-        if self.tries < TKRZW_KEYS_TRIED {
+        if self.tries < TKRZW_KEYS_TRIED || self.is_by_hash {
             return self.try_number(actions);
         }
         let start = self.number.to_be_bytes();

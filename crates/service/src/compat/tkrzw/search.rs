@@ -291,7 +291,10 @@ impl Nearest {
 
 fn plan(request: &SearchRequest<'_>, target: Target<'_>) -> Plan {
     let pattern = request.pattern;
-    let all = |direction, range: &Range<'_>| Walk::new(target.id, range, direction).keys_only();
+    let all = |direction, range: &Range<'_>| {
+        let walk = Walk::new(target.id, range, direction).keys_only();
+        walk.by_hash(target.is_by_hash)
+    };
     let by_pattern = |made: Result<KeyPattern, BadPattern>| match made {
         Ok(pattern) => Plan::Walk(
             all(Direction::Forward, &Range::ALL),
@@ -345,7 +348,7 @@ fn in_order(request: &SearchRequest<'_>, target: Target<'_>) -> Option<Plan> {
         "lowerinc" => (Direction::Backward, unbounded, Bound::Included(key)),
         _ => return None,
     };
-    if !target.database.class.is_ordered() {
+    if !target.is_ordered() {
         return Some(Plan::Done(RequestResult::UNORDERED));
     }
     if key.len() > store::limits::KEY_BYTES {

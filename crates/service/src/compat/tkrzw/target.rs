@@ -1,6 +1,7 @@
 //! The database that a request names by its index.
 
 use store::DatabaseId;
+use store::remote::RemoteOrder;
 
 use crate::actions::Permissions;
 use crate::call::Shared;
@@ -14,6 +15,15 @@ use crate::status::{Code, Status};
 pub(super) struct Target<'a> {
     pub(super) id: DatabaseId,
     pub(super) database: &'a TkrzwDatabase,
+    /// Its keys are walked in the order of their hashes: what is behind a key may be below it.
+    pub(super) is_by_hash: bool,
+}
+
+impl Target<'_> {
+    /// Whether its records can be walked in the order of their keys.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.database.class.is_ordered() && !self.is_by_hash
+    }
 }
 
 /// Returns the database with an index, to those who have a right there.
@@ -35,7 +45,17 @@ pub(super) fn target<'a>(
         true => no_database(&database.name),
         false => status,
     })?;
-    Ok(Target { id, database })
+    Ok(Target {
+        id,
+        database,
+        is_by_hash: shared.store.is_remote() && is_by_hash(id, shared),
+    })
+}
+
+#[cold]
+fn is_by_hash(id: DatabaseId, shared: &Shared) -> bool {
+    let shape = (shared.store.config(id)).and_then(|config| config.kind.remote());
+    shape.is_some_and(|shape| shape.order == RemoteOrder::Hash)
 }
 
 /// Returns what the settings say of the database with an index.

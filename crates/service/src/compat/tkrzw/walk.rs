@@ -18,6 +18,10 @@ pub(super) struct Walk {
     keys_only: bool,
     /// Entries that a step looks at, at most.
     entries: u64,
+    /// The keys of the database are in the order of their hashes: the range stays as it is.
+    pub(super) is_by_hash: bool,
+    /// With that, the key that the walk has passed.
+    passed: Option<Vec<u8>>,
 }
 
 /// How a step of a walk has ended.
@@ -41,7 +45,20 @@ impl Walk {
             direction,
             keys_only: false,
             entries: u64::MAX,
+            is_by_hash: false,
+            passed: None,
         }
+    }
+
+    /// The same in a database whose keys may be in the order of their hashes.
+    pub(super) fn by_hash(self, is_by_hash: bool) -> Walk {
+        Walk { is_by_hash, ..self }
+    }
+
+    /// The same behind a key, for a database whose keys are in the order of their hashes.
+    pub(super) fn behind(self, passed: Option<&[u8]>) -> Walk {
+        let passed = passed.map(<[u8]>::to_vec);
+        Walk { passed, ..self }
     }
 
     /// The same without values.
@@ -76,7 +93,7 @@ impl Walk {
             entries: self.entries,
             bytes: SCAN_PAGE_BYTES,
         };
-        plan.page(&self.range(), page);
+        plan.page_behind(&self.range(), self.passed.as_deref(), page);
     }
 
     /// Asks for a view for the next step.
@@ -125,6 +142,12 @@ impl Walk {
     }
 
     fn pass(&mut self, key: &[u8]) {
+        if self.is_by_hash {
+            let passed = self.passed.get_or_insert_default();
+            passed.clear();
+            passed.extend_from_slice(key);
+            return;
+        }
         let bound = match self.direction {
             Direction::Forward => &mut self.start,
             Direction::Backward => &mut self.end,
