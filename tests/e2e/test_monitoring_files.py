@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import toolchains
 import yaml
-from metrics_page import families
+from metrics_page import STORE_LABELS, families
 from server import Server
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -60,6 +60,10 @@ def page(binary, tmp_path_factory):
                     names.add(sample.name)
                     labels.update(sample.labels)
                     labels_of.setdefault(sample.name, set()).update(sample.labels)
+    for name, of_name in STORE_LABELS.items():
+        names.add(name)
+        labels.update(of_name)
+        labels_of[name] = of_name
     return names, labels, labels_of
 
 
@@ -159,6 +163,7 @@ def test_somebody_is_woken_where_nothing_can_be_written_or_reached():
         "PeltonLogFull",
         "PeltonLogNotReady",
         "PeltonRoomNearlyUsed",
+        "PeltonStoreNotServing",
         "PeltonDatabaseFailing",
         "PeltonReplicasLate",
         "PeltonReplicaBlocked",

@@ -7,6 +7,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from server import wait_until
 
 
+# The labels of the families that only servers in front of a storage engine have, which takes Java:
+# tests/gateway/test_gateway_metrics.py compares them with the page of one.
+STORE_LABELS = {
+    "pelton_store_serving": set(),
+    "pelton_store_requests": set(),
+    "pelton_store_requests_limit": set(),
+    "pelton_store_used_bytes": set(),
+    "pelton_store_limit_bytes": set(),
+    "pelton_store_failed_total": {"reason"},
+    "pelton_store_node_connected": {"node"},
+    "pelton_store_node_requests": {"node"},
+    "pelton_store_node_requests_limit": {"node"},
+}
+
+
 def metrics_address(server):
     lines = []
 

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::arguments::CredentialArguments;
 use crate::arguments::TOKEN_FILE_VARIABLE;
 use crate::exit::Failure;
+use crate::limits::STORE_PASSWORD_FILE_BYTES;
 use crate::output::note;
 use crate::settings::{ADMIN_TOKEN_VARIABLE, TOKEN_VARIABLE};
 
@@ -85,26 +86,62 @@ pub fn given_token(
 fn read_file(flag: &str, path: &Path) -> Result<Zeroizing<String>, Failure> {
     let failed = |error: io::Error| match is_named_as_token(path) {
         true => Failure::Usage(token_as_file(flag, "or put it into a file")),
-        false => Failure::Failed(format!("{flag}: cannot read {}: {error}", path.display())),
+        false => unreadable(flag, path, &error),
     };
     let file = File::open(path).map_err(failed)?;
-    let is_for_all = |of: Metadata| of.is_file() && of.permissions().mode() & OTHERS_READ != 0;
-    if file.metadata().is_ok_and(is_for_all) {
-        note(format_args!(
-            "warning: all users of this machine can read {}, and use the token in it: chmod 600 \
-             {0}",
-            path.display()
-        ));
-    }
-    // Large enough that it is not moved, which would leave a copy.
-    let mut text = Zeroizing::new(String::with_capacity(FILE_BYTES_MAX as usize + 1));
-    let read = file.take(FILE_BYTES_MAX).read_to_string(&mut text);
-    match read {
+    warn_if_for_all(&file, path, "and use the token in it");
+    match read_secret(file, FILE_BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             Err(no_token(&path.display().to_string()))
         }
-        read => read.map(|_| text).map_err(failed),
+        read => read.map_err(failed),
     }
+}
+
+/// Reads a file with a password, in one line, and says so where others can read it too. No error
+/// shows what stands there.
+#[cfg_attr(
+    not(feature = "cassandra"),
+    allow(dead_code, reason = "called by the engine, which this build has not")
+)]
+pub fn password(flag: &str, path: &Path) -> Result<Zeroizing<String>, Failure> {
+    let file = File::open(path).map_err(|error| unreadable(flag, path, &error))?;
+    warn_if_for_all(&file, path, "and the password in it");
+    let text = read_secret(file, STORE_PASSWORD_FILE_BYTES + 1);
+    let text = text.map_err(|error| unreadable(flag, path, &error))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.is_empty() || line.contains('\n') || text.len() as u64 > STORE_PASSWORD_FILE_BYTES {
+        return Err(Failure::Usage(format!(
+            "{flag}: {} has no password: one line of at most {STORE_PASSWORD_FILE_BYTES} bytes is \
+             expected",
+            path.display()
+        )));
+    }
+    Ok(Zeroizing::new(line.to_owned()))
+}
+
+fn unreadable(flag: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("{flag}: cannot read {}: {error}", path.display()))
+}
+
+/// Warns if all users of this machine can read a file, and do that with it.
+fn warn_if_for_all(file: &File, path: &Path, what: &str) {
+    let is_for_all = |of: Metadata| of.is_file() && of.permissions().mode() & OTHERS_READ != 0;
+    if file.metadata().is_ok_and(is_for_all) {
+        note(format_args!(
+            "warning: all users of this machine can read {}, {what}: chmod 600 {0}",
+            path.display()
+        ));
+    }
+}
+
+/// Reads at most so many bytes.
+fn read_secret(file: File, most: u64) -> io::Result<Zeroizing<String>> {
+    // Large enough that it is not moved, which would leave a copy.
+    let capacity = usize::try_from(most).unwrap_or(0).saturating_add(1);
+    let mut text = Zeroizing::new(String::with_capacity(capacity));
+    file.take(most).read_to_string(&mut text).map(|_| text)
 }
 
 /// Returns whether somebody has written a token where the name of a file belongs.
@@ -128,4 +165,36 @@ fn no_token(from: &str) -> Failure {
         "{from} has no token: one line of 50 characters that begins with `pelton_` is expected, as \
          `pelton token create` prints it"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_one_line_and_no_error_shows_it() {
+        let name = format!("pelton-password-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let read = |text: &[u8]| {
+            std::fs::write(&path, text).expect("a folder for temporary files");
+            let read = password("--store-password-file", &path);
+            std::fs::remove_file(&path).expect("it is there");
+            read.map(|text| (*text).clone())
+                .map_err(|error| error.to_string())
+        };
+        for (text, expected) in [
+            (&b"s3cret\n"[..], "s3cret"),
+            (b" s3 cret \r\n", " s3 cret "),
+            (b"s3cret", "s3cret"),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(expected));
+        }
+        let long = [b's'; STORE_PASSWORD_FILE_BYTES as usize + 1];
+        for text in [&b""[..], b"\n", b"s3cret\nof two", b"s3cret\xff", &long] {
+            let message = read(text).expect_err("it is no password");
+            assert!(message.starts_with("--store-password-file: "), "{message}");
+            assert!(!message.contains("s3"), "{message}");
+        }
+        assert!(password("--store-password-file", Path::new("/nowhere/at/all")).is_err());
+    }
 }

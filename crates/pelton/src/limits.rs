@@ -234,6 +234,21 @@ pub const REPLICAS_ACKED_TIMEOUT_MIN_MS: u64 = 10;
 /// The longest that may be set: writes behind the one that waits are held in memory for as long.
 pub const REPLICAS_ACKED_TIMEOUT_MAX_MS: u64 = 600_000;
 
+/// The shortest time that a storage engine may have for a request (`--store-timeout`), in
+/// milliseconds: with less, each pause of one of its nodes would make writes unknown.
+pub const STORE_TIMEOUT_MIN_MS: u64 = 100;
+
+/// The longest such time: requests that are not answered are held in memory for as long.
+pub const STORE_TIMEOUT_MAX_MS: u64 = 300_000;
+
+/// Bytes of a file with the password of a storage engine.
+pub const STORE_PASSWORD_FILE_BYTES: u64 = 4_096;
+
+#[cfg(feature = "cassandra-tls")]
+/// Bytes of a file with the authorities of the nodes of a storage engine: more than those of a
+/// whole system have.
+pub const STORE_CA_FILE_BYTES: u64 = 4 << 20;
+
 /// How long connecting to a leader may take.
 pub const FOLLOW_CONNECT_MS: u64 = 5_000;
 

@@ -20,6 +20,10 @@ pub const AUDIT_TARGET: &str = "audit";
 /// The target of the lines of the slow-call log, of which the same is true.
 pub const SLOW_CALL_TARGET: &str = "slow-call";
 
+/// The target of the driver of Cassandra. What it says of each connection is for those who look for
+/// a fault of it: what it means for the server, the server says.
+const DRIVER_TARGET: &str = "scylla";
+
 /// Changes what is logged while the server runs.
 #[derive(Clone)]
 pub struct Level(reload::Handle<Targets, Registry>);
@@ -67,6 +71,15 @@ fn filter(level: LogLevel) -> Targets {
     let of_audit = level.max(LevelFilter::INFO);
     Targets::new()
         .with_default(level)
+        .with_target(DRIVER_TARGET, of_driver(level))
         .with_target(AUDIT_TARGET, of_audit)
         .with_target(SLOW_CALL_TARGET, of_audit)
+}
+
+fn of_driver(level: LevelFilter) -> LevelFilter {
+    match level {
+        LevelFilter::DEBUG => LevelFilter::WARN,
+        LevelFilter::TRACE => LevelFilter::TRACE,
+        _ => LevelFilter::OFF,
+    }
 }

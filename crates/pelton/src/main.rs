@@ -60,6 +60,7 @@ mod simulation;
 mod size;
 mod start;
 mod start_signals;
+mod storage_engine;
 #[cfg(test)]
 mod test_machine;
 mod time_source;
@@ -75,7 +76,7 @@ use service::redact::contains_token;
 
 use crate::arguments::{
     Arguments, BlobCommand, Command, ConfigCommand, DatabaseCommand, LogCommand, OutputFormat,
-    RoleCommand, ServeArguments, TokenCommand,
+    RoleCommand, ServeArguments, StoreCommand, TokenCommand,
 };
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
@@ -236,6 +237,7 @@ fn run(
         Command::Backup(arguments) => command::backup(arguments),
         Command::Restore(arguments) => command::restore(arguments),
         Command::Snapshot(arguments) => command::snapshot(arguments),
+        Command::Store(StoreCommand::Init(arguments)) => command::init_store(arguments),
         Command::Promote(arguments) => command::promote(arguments),
         Command::ForgetReplicas(arguments) => command::forget_replicas(arguments),
         Command::Scan(arguments) => command::scan(arguments),
@@ -257,12 +259,7 @@ fn run(
         Command::Completions(arguments) => generate::completions(arguments.shell),
         Command::Man(arguments) => generate::man_pages(&arguments.folder),
         Command::Config(ConfigCommand::Print(arguments)) => print_config(arguments, matches),
-        Command::Config(ConfigCommand::Check(arguments)) => {
-            let (settings, _) = load_settings(arguments)?;
-            certificate::ServerCertificate::check(&settings)?;
-            otlp::check(&settings)?;
-            Ok(Exit::Done)
-        }
+        Command::Config(ConfigCommand::Check(arguments)) => check_config(arguments),
     }
 }
 
@@ -291,6 +288,15 @@ fn load_settings(arguments: &ServeArguments) -> Result<(Settings, SettingsFile),
         note(format_args!("pelton: {warning}"));
     }
     Ok((settings, file))
+}
+
+/// Checks the settings, and the files that they name.
+fn check_config(arguments: &ServeArguments) -> Result<Exit, Failure> {
+    let (settings, _) = load_settings(arguments)?;
+    certificate::ServerCertificate::check(&settings)?;
+    otlp::check(&settings)?;
+    storage_engine::check(&settings)?;
+    Ok(Exit::Done)
 }
 
 fn print_config(arguments: &ServeArguments, matches: &ArgMatches) -> Result<Exit, Failure> {

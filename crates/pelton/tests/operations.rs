@@ -345,7 +345,10 @@ fn unknown_variables_are_named_and_standard_output_stays_as_it_is() {
     assert!(other.stderr.is_empty() && !other.text().contains("TREADS"));
     // Who calls a server is told of what is nearly right, and of nothing else.
     let mut status = pelton();
-    let variables = [("PELTON_ADRESS", "127.0.0.1:1"), ("PELTON_STAGE", "x")];
+    let variables = [
+        ("PELTON_ADRESS", "127.0.0.1:1"),
+        ("PELTON_ENVIRONMENT", "x"),
+    ];
     let address = server.address.clone();
     let answer = run(status
         .envs(variables)
@@ -356,7 +359,7 @@ fn unknown_variables_are_named_and_standard_output_stays_as_it_is() {
         said.contains("PELTON_ADRESS (is PELTON_ADDRESS meant?)"),
         "{said}"
     );
-    assert!(!said.contains("PELTON_STAGE"), "{said}");
+    assert!(!said.contains("PELTON_ENVIRONMENT"), "{said}");
     assert!(!answer.text().contains("ADRESS"), "{answer:?}");
 }
 

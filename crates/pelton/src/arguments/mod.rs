@@ -22,6 +22,7 @@ mod role;
 mod self_check;
 mod serve;
 mod server_address;
+mod storage_engine;
 mod store;
 mod sweep;
 mod tips;
@@ -63,6 +64,9 @@ pub use serve::{
     SlowCallKeysArgument, UnixMode,
 };
 pub use server_address::server_address;
+pub use storage_engine::{
+    ContactAddresses, InitStoreArguments, StoreAccessArguments, StoreArgument, StoreCommand,
+};
 pub use store::{
     AppendArguments, ConditionArguments, ConnectionArguments, CountArguments, DatabaseArguments,
     DeleteArguments, EchoArguments, GetArguments, IncrementArguments, KeyEncoding, LsArguments,
@@ -280,6 +284,10 @@ pub enum Command {
     /// The server does so by itself as the log grows. This takes the right `admin`, from another
     /// machine over TLS.
     Snapshot(SnapshotArguments),
+
+    /// Make a storage engine of several machines ready, for servers that have their databases there
+    #[command(subcommand)]
+    Store(StoreCommand),
 
     /// Have a replica take the place of its leader, which is lost or is to be stopped
     ///

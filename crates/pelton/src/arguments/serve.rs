@@ -15,6 +15,7 @@ use super::database::KindArgument;
 use super::number;
 use super::otlp::{OtlpHeaderText, OtlpResourceAttribute};
 use super::server_address::server_address;
+use super::storage_engine::{ContactAddresses, StoreArgument};
 use crate::durability::DurabilityArgument;
 use crate::listen::{ListenAddresses, OriginalPorts};
 use crate::metrics::MetricsAddress;
@@ -294,6 +295,54 @@ pub struct ServeArguments {
     #[arg(long)]
     #[serde(skip)]
     pub accept_loss: bool,
+
+    /// Keep no data here: have the databases on this storage engine, as one of any number of
+    /// servers in front of it
+    ///
+    /// `pelton store init` makes the keyspace ready, once. Such a server has no data folder, no
+    /// blobs, no replicas and no backups, and nobody can watch a database of it. [default: none,
+    /// data are in the folder of --data]
+    #[arg(long, value_name = "ENGINE", env = "PELTON_STORE", value_enum)]
+    pub store: Option<StoreArgument>,
+
+    /// Nodes of the storage engine to begin with, HOST or HOST:PORT; may be repeated, or several
+    /// separated by commas; the others are learned from them [default port: 9042]
+    #[arg(long, value_name = "HOST[:PORT]", env = "PELTON_CONTACT")]
+    #[serde(default, deserialize_with = "from_texts")]
+    pub contact: Option<Vec<ContactAddresses>>,
+
+    /// The keyspace of the storage engine that has the databases
+    #[arg(long, value_name = "NAME", env = "PELTON_KEYSPACE")]
+    pub keyspace: Option<String>,
+
+    /// Ask the nodes of this data center first [default: all are alike]
+    #[arg(long, value_name = "NAME", env = "PELTON_DATACENTER")]
+    pub datacenter: Option<String>,
+
+    /// The user as which the nodes are asked; needs --store-password-file [default: they ask for
+    /// none]
+    #[arg(long, value_name = "NAME", env = "PELTON_STORE_USER")]
+    pub store_user: Option<String>,
+
+    /// File with the password of --store-user, in one line
+    #[arg(long, value_name = "FILE", env = "PELTON_STORE_PASSWORD_FILE")]
+    pub store_password_file: Option<PathBuf>,
+
+    /// Speak TLS with the nodes, and believe one only if its certificate is one of these (PEM), or
+    /// signed by one of these authorities, and names its IP address
+    ///
+    /// Only in builds with the feature `cassandra-tls`. [default: no TLS]
+    #[arg(long, value_name = "FILE", env = "PELTON_STORE_CA")]
+    pub store_ca: Option<PathBuf>,
+
+    /// How long the storage engine has for a request before its outcome is unknown, 100ms to 5m
+    /// [default: 10s]
+    ///
+    /// A read that takes longer ends with UNAVAILABLE, a write with UNKNOWN if it may have been
+    /// done.
+    #[arg(long, value_name = "TIME", env = "PELTON_STORE_TIMEOUT")]
+    #[serde(default, deserialize_with = "from_text")]
+    pub store_timeout: Option<Span>,
 
     /// How connections get their threads [default: event-loop]
     #[arg(long, value_name = "DRIVER", env = "PELTON_DRIVER", value_enum)]

@@ -148,13 +148,21 @@ fn cells(statistics: &DatabaseStatistics<'_>) -> [String; COLUMNS.len()] {
         "" => "(default)",
         name => name,
     };
-    // What a database on disk holds is an estimate, and its content is what its files take.
-    let (entries, content) = match !is_in_memory(database) {
+    // What a database on disk holds is an estimate, and its content is what its files take. Of what
+    // a storage engine has, often nothing is known.
+    let (entries, content) = match statistics.entries {
+        0 if is_remote(database) => ("-".into(), "-".into()),
+        entries if is_in_memory(database) => {
+            (entries.to_string(), people(statistics.content_bytes))
+        }
+        entries => (format!("~{entries}"), "-".into()),
+    };
+    let (memory, sequence) = match is_remote(database) {
+        true => ("-".into(), "-".into()),
         false => (
-            statistics.entries.to_string(),
-            people(statistics.content_bytes),
+            people(statistics.memory_bytes),
+            statistics.sequence.to_string(),
         ),
-        true => (format!("~{}", statistics.entries), "-".into()),
     };
     let blobs = match statistics.blobs {
         0 => "-".into(),
@@ -170,11 +178,11 @@ fn cells(statistics: &DatabaseStatistics<'_>) -> [String; COLUMNS.len()] {
         durability(database).to_string(),
         entries,
         content,
-        people(statistics.memory_bytes),
+        memory,
         bytes(statistics.disk_bytes),
         blobs,
         bytes(database.quota_bytes),
-        statistics.sequence.to_string(),
+        sequence,
     ]
 }
 
@@ -257,7 +265,8 @@ fn is_in_memory(database: &DatabaseDescription<'_>) -> bool {
     !is_remote(database) && database.kind != DatabaseKind::Disk.number()
 }
 
-fn is_remote(database: &DatabaseDescription<'_>) -> bool {
+/// Whether a storage engine has it.
+pub(super) fn is_remote(database: &DatabaseDescription<'_>) -> bool {
     database.kind == DatabaseKind::Remote.number()
 }
 

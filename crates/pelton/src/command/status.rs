@@ -13,6 +13,7 @@ use client::typed::Reply;
 use client::{CallError, Code};
 use serde_json::{Map, Value};
 
+use super::database::is_remote;
 use super::{Caller, echo};
 use crate::arguments::{ConnectionArguments, StatusArguments};
 use crate::encoding::{encode_hex, escape};
@@ -153,29 +154,39 @@ fn figures(caller: &mut Caller) -> Result<Option<Reply<Statistics>>, Failure> {
     }
 }
 
-fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
-    let entries: u64 = figures
-        .databases
-        .iter()
-        .flatten()
-        .map(|one| one.entries)
-        .sum();
-    let mut lines = vec![
+/// What is where: databases in this server have their entries in its memory, and sequences of its
+/// history; those on a storage engine have neither.
+fn database_lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
+    let databases = || figures.databases.iter().flatten();
+    let count = figures.databases.len();
+    let buffers = format!(
+        "buffers: {} of {}",
+        Size::rounded(figures.buffered_bytes),
+        Size::rounded(figures.buffered_limit_bytes)
+    );
+    if databases().any(|one| one.database.as_ref().is_some_and(is_remote)) {
+        return vec![format!(
+            "databases: {count}, on a storage engine; {buffers}"
+        )];
+    }
+    let entries: u64 = databases().map(|one| one.entries).sum();
+    vec![
         format!(
-            "running: {:.1?}; open connections: {}",
-            Duration::from_millis(figures.uptime_ms),
-            figures.open_connections
-        ),
-        format!(
-            "databases: {}; entries: {entries}; memory: {} of {}; buffers: {} of {}",
-            figures.databases.len(),
+            "databases: {count}; entries: {entries}; memory: {} of {}; {buffers}",
             Size::rounded(figures.memory_bytes),
             Size::rounded(figures.memory_limit_bytes),
-            Size::rounded(figures.buffered_bytes),
-            Size::rounded(figures.buffered_limit_bytes),
         ),
         format!("history: {:016x}", api::history_id(figures.history_id)),
-    ];
+    ]
+}
+
+fn lines(figures: &StatisticsResponse<'_>) -> Vec<String> {
+    let mut lines = vec![format!(
+        "running: {:.1?}; open connections: {}",
+        Duration::from_millis(figures.uptime_ms),
+        figures.open_connections
+    )];
+    lines.extend(database_lines(figures));
     lines.extend(blobs(figures));
     if let Some(replica) = &figures.replica {
         lines.push(replica_line(replica));

@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 
 use server::Server;
 use store::DatabaseId;
+use store::remote::RemoteStore;
 
 use super::INFO;
 use super::anonymous::words;
 use super::reach::Reach;
 use crate::certificate::ServerCertificate;
 use crate::durability::DurabilityArgument;
-use crate::output::print_patiently;
+use crate::output::{counted, print_patiently};
 use crate::settings::Settings;
 use crate::size::{MemoryLimit, Size};
 
@@ -51,20 +52,47 @@ pub(super) fn announce(
         MemoryLimit::Percent(percent) => format!(" ({percent}% of what this process may use)"),
         MemoryLimit::Bytes(_) => String::new(),
     };
+    text.push_str(&match server.remote() {
+        Some(remote) => storage_engine(remote, settings),
+        None => stored_here(settings, memory_limit_bytes, server, &share),
+    });
+    if settings.discard_uploads {
+        text.push_str("uploads of gupload are thrown away (--discard-uploads)\n");
+    }
+    let _ = print_patiently(text.as_bytes());
+}
+
+/// What is stored where, if it is stored here.
+fn stored_here(
+    settings: &Settings,
+    memory_limit_bytes: u64,
+    server: &Server,
+    share: &str,
+) -> String {
     let default_database = server.shared().store.config(DatabaseId::DEFAULT);
     let (place, of_what) = match default_database.map(|config| config.kind) {
         Some(store::Kind::Disk) => ("on disk", " of memory"),
         _ => ("in memory", ""),
     };
-    text.push_str(&format!(
+    format!(
         "storing {place}, {}; at most {}{of_what}{share}\n",
         promise(settings),
         Size::rounded(memory_limit_bytes)
-    ));
-    if settings.discard_uploads {
-        text.push_str("uploads of gupload are thrown away (--discard-uploads)\n");
-    }
-    let _ = print_patiently(text.as_bytes());
+    )
+}
+
+/// The engine that has the databases, and what requests to it may hold here.
+fn storage_engine(remote: &RemoteStore, settings: &Settings) -> String {
+    let databases = remote.store().databases().len() as u64;
+    let room_bytes = remote.room().limit_bytes() as u64;
+    let engine = settings.engine.store.map(|store| store.to_string());
+    format!(
+        "storing on {} ({}), {}; nothing is kept here, and requests under way take at most {}\n",
+        engine.as_deref().unwrap_or("a storage engine"),
+        remote.backend().description(),
+        counted(databases, "database", "databases"),
+        Size::rounded(room_bytes)
+    )
 }
 
 /// What the default database promises, and where its log is.

@@ -35,6 +35,7 @@ use crate::server_log::ServerLog;
 use crate::settings::Settings;
 use crate::size::{KeptAmount, Size};
 use crate::start;
+use crate::storage_engine;
 use crate::time_source::SystemTimeSource;
 use crate::tkrzw_server::TkrzwPlan;
 
@@ -148,6 +149,9 @@ fn listeners(settings: &Settings, certificate: Option<&ServerCertificate>) -> Ve
 }
 
 fn storage(settings: &Settings, memory_limit_bytes: u64) -> Result<Storage, Failure> {
+    if settings.engine.store.is_some() {
+        return storage_engine::open(settings);
+    }
     let Some(folder) = settings.folder() else {
         return Ok(Storage::Volatile {
             history_id: random(),

@@ -302,6 +302,7 @@ fn serve_metrics(
         shared: Arc::clone(server.shared()),
         counters: server.counters(),
         tls: certificate.map(|certificate| certificate.tls().clone()),
+        remote: server.remote().cloned(),
         spans: spans.map(ServerSpans::queue),
         folders: FoldersReader::new(folders),
         start_s: SystemTimeSource.wall_ms() / 1_000,

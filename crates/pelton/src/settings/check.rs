@@ -101,6 +101,8 @@ impl Settings {
             ("admin-token-file", &self.admin_token_file),
             ("otlp-ca", &self.otlp.ca),
             ("otlp-header-file", &self.otlp.header_file),
+            ("store-password-file", &self.engine.password_file),
+            ("store-ca", &self.engine.ca),
         ];
         let is_empty = |path: &Option<PathBuf>| {
             (path.as_ref()).is_some_and(|path| path.as_os_str().is_empty())
@@ -259,6 +261,7 @@ impl Settings {
             });
         }
         self.check_paths()?;
+        self.check_engine()?;
         self.check_addresses()?;
         self.check_tls()?;
         self.check_kind()?;

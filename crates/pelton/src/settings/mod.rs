@@ -8,6 +8,7 @@ mod file;
 mod otel_variables;
 mod print;
 mod spans;
+mod storage_engine;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ pub use error::SettingsError;
 pub use file::SettingsFile;
 pub use otel_variables::OtelVariables;
 pub use spans::{OWN_CA_NAME, OtlpSettings};
+pub use storage_engine::StorageEngineSettings;
 
 /// The port that Pelton listens on unless told otherwise: the year in which Pelton wheels had been
 /// around for a century.
@@ -99,6 +101,7 @@ pub struct Settings {
     pub blob_quota: Option<Size>,
     pub keep_uploads: Span,
     pub accept_loss: bool,
+    pub engine: StorageEngineSettings,
     pub driver: DriverChoice,
     pub threads: usize,
     pub pin: CpuList,
@@ -251,6 +254,7 @@ impl Settings {
             blob_quota: pick!(blob_quota),
             keep_uploads: pick!(keep_uploads).unwrap_or(ABANDONED),
             accept_loss: strong.accept_loss,
+            engine: StorageEngineSettings::resolve(strong, given),
             driver,
             threads: pick!(threads).unwrap_or(default_threads(driver, &loops)),
             pin: pick!(pin).unwrap_or_default(),
@@ -281,8 +285,11 @@ impl Settings {
         }
     }
 
-    /// The folder for what lasts; `None`: nothing does.
+    /// The folder for what lasts; `None`: nothing does here.
     pub fn folder(&self) -> Option<&Path> {
+        if self.engine.store.is_some() {
+            return None;
+        }
         match &self.data {
             Some(folder) => Some(folder),
             None if self.durability == DurabilityArgument::Volatile => None,

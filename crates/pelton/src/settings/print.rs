@@ -21,7 +21,7 @@ pub enum SettingSource {
 }
 
 /// The text of a setting that may be left out.
-fn optional(value: &Option<impl fmt::Display>) -> Option<String> {
+pub(super) fn optional(value: &Option<impl fmt::Display>) -> Option<String> {
     (value.as_ref()).map(|value| format!("{:?}", value.to_string()))
 }
 
@@ -35,7 +35,9 @@ impl Settings {
     /// Name and value of every setting, as the file would say it; `None`: left to the kernel or to
     /// what is measured.
     pub fn lines(&self) -> Vec<(&'static str, Option<String>)> {
-        let mut lines = self.lines_of_service();
+        let mut lines = self.lines_of_data();
+        lines.extend(self.engine.lines());
+        lines.extend(self.lines_of_service());
         lines.extend(self.lines_of_spans_and_log());
         lines
     }
@@ -70,12 +72,11 @@ impl Settings {
         ]
     }
 
-    /// All others.
-    fn lines_of_service(&self) -> Vec<(&'static str, Option<String>)> {
+    /// Those of listeners, and of what is kept where.
+    fn lines_of_data(&self) -> Vec<(&'static str, Option<String>)> {
         let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let number = |value: &dyn fmt::Display| Some(value.to_string());
         let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
-        let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
         let listen: Vec<_> = self
             .listen
             .iter()
@@ -111,6 +112,15 @@ impl Settings {
             ("backup-root", path(&self.backup_root)),
             ("blob-quota", optional(&self.blob_quota)),
             ("keep-uploads", text(&self.keep_uploads)),
+        ]
+    }
+
+    /// Those of sockets, threads, memory and services.
+    fn lines_of_service(&self) -> Vec<(&'static str, Option<String>)> {
+        let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
+        let number = |value: &dyn fmt::Display| Some(value.to_string());
+        let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
+        vec![
             ("driver", text(&self.driver)),
             ("threads", number(&self.threads)),
             ("pin", optional(&pin)),

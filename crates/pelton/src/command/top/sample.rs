@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use api::admin::{DatabaseStatistics, LogStatistics, StatisticsResponse};
 
-use super::super::database::describe;
+use super::super::database::{describe, is_remote};
 use crate::encoding::escape;
 
 /// Calls of a method since the start.
@@ -22,6 +22,7 @@ pub(super) struct DatabaseSample {
     pub(super) name: String,
     /// Kind, durability and limits.
     pub(super) kind: String,
+    pub(super) is_remote: bool,
     pub(super) entries: u64,
     pub(super) memory_bytes: u64,
     pub(super) disk_bytes: u64,
@@ -102,6 +103,7 @@ fn database(one: DatabaseStatistics<'_>) -> DatabaseSample {
     DatabaseSample {
         name: described.map_or_else(String::new, |database| escape(database.name.as_bytes())),
         kind: described.map_or_else(String::new, describe),
+        is_remote: described.is_some_and(is_remote),
         entries: one.entries,
         memory_bytes: one.memory_bytes,
         disk_bytes: one.disk_bytes,

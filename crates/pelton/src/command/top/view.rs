@@ -208,12 +208,17 @@ impl<'a> TopView<'a> {
             (blobs, 0) => format!("{blobs} ({})", Size::rounded(database.blob_bytes)),
             (blobs, uploads) => format!("{blobs} + {uploads} begun"),
         };
+        // Of what a storage engine has, often nothing is known.
+        let known = |text: String| match database.is_remote {
+            true => "-".to_owned(),
+            false => text,
+        };
         format!(
             "{:>12} {:>10} {:>10} {:>12} {blobs:>22}  {} ({})",
-            database.entries,
-            Size::rounded(database.memory_bytes),
-            Size::rounded(database.disk_bytes),
-            rate(self.commits_per_s(database)),
+            known(database.entries.to_string()),
+            known(Size::rounded(database.memory_bytes)),
+            known(Size::rounded(database.disk_bytes)),
+            known(rate(self.commits_per_s(database))),
             match database.name.as_str() {
                 "" => "(default)",
                 name => name,
@@ -319,6 +324,7 @@ mod tests {
         let database = DatabaseSample {
             name: String::new(),
             kind: "memory, synced".into(),
+            is_remote: false,
             entries: 7,
             memory_bytes: 2 << 20,
             disk_bytes: 0,

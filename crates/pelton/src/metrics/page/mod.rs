@@ -6,6 +6,7 @@ mod databases;
 mod log;
 mod replicas;
 mod spans;
+mod storage_engine;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use net::CountersReader;
 use net::tls::ServerTls;
 use server::TimeSource;
 use service::Shared;
+use store::remote::RemoteStore;
 
 use super::exposition::FamilyKind::Gauge;
 use super::exposition::MetricsPage;
@@ -27,6 +29,8 @@ pub struct Sources {
     pub counters: CountersReader,
     /// Of the listeners with TLS, if there are some.
     pub tls: Option<ServerTls>,
+    /// The way to the databases, if they are on a storage engine.
+    pub remote: Option<Arc<RemoteStore>>,
     /// The spans that are exported, if they are.
     pub spans: Option<SpanQueue>,
     /// The folders of the data and of backups.
@@ -61,6 +65,9 @@ impl Sources {
         if let Some(figures) = self.shared.store.log_statistics() {
             log::write(&mut page, &figures);
             log::write_syncs_and_snapshots(&mut page, &figures);
+        }
+        if let Some(remote) = &self.remote {
+            storage_engine::write(&mut page, remote);
         }
         folders::write(&mut page, &self.folders.read());
         let following = self.shared.following.as_ref().map(|following| {
