@@ -53,7 +53,8 @@ class Server:
             arguments = without_threads(arguments)
         environment |= dict(variables)
         # What is not about durability must not leave a data folder behind.
-        if not {"--data", "--durability", "--config"} & set(arguments) and not variables:
+        own = {"--data", "--durability", "--config", "--store"}
+        if not own & set(arguments) and not variables:
             environment["PELTON_DURABILITY"] = "volatile"
         self.process = subprocess.Popen(
             [*prefix, binary, *(command or ["serve", *listens, *arguments])],
