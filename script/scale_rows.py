@@ -30,7 +30,7 @@ KEYS = 10_000
 # at once in time.
 FILL_IN_FLIGHT = 4
 THREADS = 2
-# Of the issue.
+# The CPU that a gateway may take of that of the driver alone, and the calls that it must bring.
 CPU_GOAL, RATE_GOAL = 1.3, 0.9
 NODE_COUNTS = (1, 2, 3)
 

@@ -12,6 +12,7 @@ import threading
 import time
 
 import grpc
+from gateway import pushback_ms
 from histories import Entry, Operation
 from machines import QUORUM_DATABASE
 from pelton.v1 import kv_pb2, kv_pb2_grpc
@@ -85,8 +86,7 @@ def is_unknown(error):
     says that it was not."""
     if error.code() in UNKNOWN:
         return True
-    names = [name for name, _ in error.trailing_metadata() or ()]
-    return error.code() == Status.UNAVAILABLE and "grpc-retry-pushback-ms" not in names
+    return error.code() == Status.UNAVAILABLE and pushback_ms(error) is None
 
 
 class Client(threading.Thread):

@@ -84,19 +84,24 @@ def jars_or_skip():
 class CassandraNode:
     """Ends the node by its process id when the `with` block ends, however that comes about."""
 
-    def __init__(self, jars, folder):
+    host = "127.0.0.1"
+
+    def __init__(self, jars, folder, ports=None):
+        """`ports`: those for other nodes, and for CQL; free ones unless they are given."""
         self.jars, self.folder = jars, pathlib.Path(folder)
-        storage, self.port = free_ports(2)
-        (self.folder / "cassandra.yaml").write_text(
-            YAML.format(folder=folder, storage=storage, native=self.port)
-        )
+        storage, self.port = ports or free_ports(2)
+        (self.folder / "cassandra.yaml").write_text(self.yaml(storage))
         (self.folder / "logback.xml").write_text(LOGBACK)
         self.process = None
         self.start()
 
+    def yaml(self, storage):
+        """Its settings."""
+        return YAML.format(folder=self.folder, storage=storage, native=self.port)
+
     @property
     def address(self):
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self):
         """Starts it, with what it has on disk, and waits until it takes connections."""
@@ -131,13 +136,15 @@ class CassandraNode:
 
     def wait_until_it_listens(self):
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, f"the node ended:\n{self.log()}"
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
+        while not self.listens():
+            assert self.process.poll() is None, f"node {self.host} ended:\n{self.log()}"
+            assert time.monotonic() < deadline, f"node {self.host} did not start:\n{self.log()}"
             time.sleep(0.1)
-        raise AssertionError(f"the node did not start:\n{self.log()}")
+
+    def listens(self):
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex((self.host, self.port)) == 0
 
     def log(self):
         """The end of its log."""

@@ -1,9 +1,9 @@
 """Gateways: servers whose databases are on a node of Cassandra, and the keyspaces for them."""
 
-import os
 import subprocess
 
 import grpc
+from environment import clean_environment
 from pelton.v1 import admin_pb2, admin_pb2_grpc, kv_pb2, kv_pb2_grpc
 from server import Server, open_channel
 
@@ -41,11 +41,8 @@ class Gateway(Server):
 def pelton(binary, *words, code=0, **variables):
     """What a command prints on standard output, and with another exit code than 0 what it says on
     standard error."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PELTON_")
-    }
     # A machine may be busy with other tests.
-    environment["PELTON_TIMEOUT"] = "100s"
+    environment = clean_environment() | {"PELTON_TIMEOUT": "100s"}
     run = subprocess.run(
         [binary, *map(str, words)],
         env=environment | variables,
