@@ -189,7 +189,7 @@ fn large_and_empty(node: &CassandraNode) {
             let found = one(&mut bench, get(key)).expect("it was put");
             assert!(found == value, "{promise}, {} bytes", value.len());
         }
-        let keys = scan_keys(&bench);
+        let keys = scan_keys(&mut bench);
         assert_eq!(keys.len(), 4);
         let delete = Operation::Delete {
             key: b"",
@@ -198,12 +198,12 @@ fn large_and_empty(node: &CassandraNode) {
         };
         one(&mut bench, (TransactList::Compares, delete));
         assert_eq!(one(&mut bench, get(b"")), None);
-        assert_eq!(scan_keys(&bench).len(), 3);
+        assert_eq!(scan_keys(&mut bench).len(), 3);
     }
 }
 
 /// Returns the keys of the default database in the order in which pages bring them.
-fn scan_keys(bench: &RemoteBench) -> Vec<Vec<u8>> {
+fn scan_keys(bench: &mut RemoteBench) -> Vec<Vec<u8>> {
     let page = PageRequest {
         direction: Direction::Forward,
         keys_only: false,
@@ -241,7 +241,7 @@ fn every_key_once(node: &CassandraNode) {
         (RemotePromise::Quorum, RemoteOrder::Merged),
     ] {
         let (mut bench, _) = bench(node, "scan", config_of(promise, order, 16));
-        assert_eq!(scan_keys(&bench), Vec::<Vec<u8>>::new());
+        assert_eq!(scan_keys(&mut bench), Vec::<Vec<u8>>::new());
         let keys: Vec<String> = (0..1000).map(|number| format!("key-{number:04}")).collect();
         for part in keys.chunks(250) {
             let operations: Vec<_> = part
@@ -253,7 +253,7 @@ fn every_key_once(node: &CassandraNode) {
                 assert_eq!(outcomes.get(0).decision, Decision::Applied);
             }
         }
-        let mut found = scan_keys(&bench);
+        let mut found = scan_keys(&mut bench);
         if order == RemoteOrder::Hash {
             found.sort();
         }

@@ -49,7 +49,7 @@ impl RemoteRequests {
     }
 
     /// Reads for the calls of a plan, which are taken out of it.
-    pub fn fetch(&self, database: DatabaseId, shape: RemoteShape, plan: &mut ReadPlan) {
+    pub fn fetch(&mut self, database: DatabaseId, shape: RemoteShape, plan: &mut ReadPlan) {
         self.requests.fetch(database, shape, plan);
     }
 

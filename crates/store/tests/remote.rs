@@ -389,7 +389,7 @@ fn room_of(bench: &RemoteBench) -> (usize, usize) {
 
 #[test]
 fn reads_that_come_to_nothing_say_why_and_give_their_room_back() {
-    let (double, bench) = bench(1);
+    let (double, mut bench) = bench(1);
     let faults = RemoteFaults::default();
     for (faults, expected) in [
         (

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use super::found::FoundEntries;
 use super::life::RequestLife;
 use super::parts::{Part, RemoteKey};
-use super::room::{RemoteRoom, RoomShare};
+use super::room::{BUSY, RemoteRoom, RoomShare};
 use super::sink::{PartEnd, PartOutcome};
 use crate::database::DatabaseLimits;
 use crate::database_id::DatabaseId;
 use crate::decide::{Context, decide_operations};
 use crate::effects::Effects;
 use crate::outcome::{Decision, Outcomes};
-use crate::remote_kind::{RemoteEntry, RemoteError, RemotePromise, RemoteShape, limits};
+use crate::remote_kind::{RemoteEntry, RemoteError, RemotePromise, RemoteShape};
 
 /// A commit, or that part of an independent commit that concerns one key: what an engine carries
 /// out at once. All its keys are in one bucket.
@@ -162,9 +162,7 @@ impl RemoteCommit {
             self.effects.begin();
             self.removed.clear();
             self.writes = false;
-            let retry_ms = limits::RETRY_MS;
-            let busy = RemoteError::Busy { retry_ms };
-            self.outcomes.refuse(record, busy.into());
+            self.outcomes.refuse(record, BUSY.into());
             return RemoteStep::Nothing;
         }
         let pending = FoundEntries::new(&self.part, found);

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::life::RequestLife;
-use super::room::RoomShare;
+use super::room::{BUSY, RoomShare};
 use super::sink::{RemoteDone, RemoteFetched, RemoteSink};
 use crate::database_id::DatabaseId;
 use crate::range::{Direction, Range};
-use crate::remote_kind::{RemoteEntry, RemoteError, RemoteShape, limits};
+use crate::remote_kind::{RemoteEntry, RemoteError, RemoteShape};
 use crate::tree::{FromElsewhere, PlannedRequest, ReadPlan};
 
 /// A read of one call, to be carried out by an engine.
@@ -212,9 +212,7 @@ impl RemoteRead {
         let more_bytes = bytes.saturating_sub(charged_bytes);
         let result = match end.share.grow(more_bytes) {
             true => result.and_then(RemoteAnswer::into_fetched),
-            false => Err(RemoteError::Busy {
-                retry_ms: limits::RETRY_MS,
-            }),
+            false => Err(BUSY),
         };
         if let Err(error) = result {
             end.share.room().count_failed(error);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::backend::RemoteBackend;
@@ -142,7 +142,7 @@ pub struct RemoteLoop {
     /// By their tags: calls that have a commit under way, with what waits behind it.
     calls: HashMap<u64, CommitsOfCall>,
     /// By their tags: calls that have a read under way.
-    reads: Mutex<HashMap<u64, AbandonFlag>>,
+    reads: HashMap<u64, AbandonFlag>,
     /// Bytes of commits that are under way or wait.
     bytes: usize,
 }
@@ -183,7 +183,7 @@ impl RemoteLoop {
             remote,
             sink,
             calls: HashMap::new(),
-            reads: Mutex::default(),
+            reads: HashMap::new(),
             bytes: 0,
         }
     }
@@ -249,7 +249,7 @@ impl RemoteLoop {
     /// not handed over, and have no outcome; what is under way for it does not go on further than
     /// it must.
     pub fn abandon(&mut self, tag: u64) {
-        if let Some(read) = self.reads().remove(&tag) {
+        if let Some(read) = self.reads.remove(&tag) {
             read.set();
         }
         if let Some(call) = self.calls.get_mut(&tag) {
@@ -261,7 +261,7 @@ impl RemoteLoop {
 
     /// Reads for the calls of a plan, which are taken out of it. What was read comes to the sink,
     /// for each call by itself.
-    pub fn fetch(&self, database: DatabaseId, shape: RemoteShape, plan: &mut ReadPlan) {
+    pub fn fetch(&mut self, database: DatabaseId, shape: RemoteShape, plan: &mut ReadPlan) {
         let plan = Arc::new(std::mem::take(plan));
         for call in 0..plan.len() {
             let (key_bytes, expected_bytes) = plan.expected_bytes(call, limits::READ_BYTES);
@@ -273,7 +273,7 @@ impl RemoteLoop {
             };
             let is_abandoned = AbandonFlag::default();
             if let Some(tag) = plan.tags().nth(call) {
-                self.reads().insert(tag, is_abandoned.clone());
+                self.reads.insert(tag, is_abandoned.clone());
             }
             let read = RemoteRead::new(
                 (database, shape),
@@ -286,15 +286,10 @@ impl RemoteLoop {
     }
 
     /// What was read for some calls has come.
-    pub fn read_arrived(&self, read: &RemoteFetched) {
-        let mut reads = self.reads();
+    pub fn read_arrived(&mut self, read: &RemoteFetched) {
         for call in read.fetched().calls() {
-            reads.remove(&call.tag());
+            self.reads.remove(&call.tag());
         }
-    }
-
-    fn reads(&self) -> MutexGuard<'_, HashMap<u64, AbandonFlag>> {
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make_ready(&self, batch: &WriteBatch, commit: &CommitRecord) -> ReadyCommit {

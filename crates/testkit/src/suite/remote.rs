@@ -239,10 +239,10 @@ impl RemoteRound {
         }
     }
 
-    fn read_keys(&self, keys: &[Vec<u8>]) {
+    fn read_keys(&mut self, keys: &[Vec<u8>]) {
         for (database, model) in &self.databases {
             for key in keys {
-                let found = stored(&self.bench, *database, key, self.now_ms);
+                let found = stored(&mut self.bench, *database, key, self.now_ms);
                 assert_eq!(found.as_ref(), model.get(key, self.now_ms), "{key:?}");
             }
         }
@@ -318,7 +318,12 @@ impl RemoteRound {
 }
 
 /// The entry of a key.
-fn stored(bench: &RemoteBench, database: DatabaseId, key: &[u8], now_ms: u64) -> Option<Stored> {
+fn stored(
+    bench: &mut RemoteBench,
+    database: DatabaseId,
+    key: &[u8],
+    now_ms: u64,
+) -> Option<Stored> {
     let fetched = bench.read(database, |plan| plan.key(key));
     let call = fetched.fetched().calls().next().expect("one was asked for");
     let view = ReadView::fetched(&call).expect("it was read");

@@ -154,7 +154,11 @@ impl RemoteBench {
     }
 
     /// Reads what a plan of one call says.
-    pub fn read(&self, database: DatabaseId, plan: impl FnOnce(&mut ReadPlan)) -> RemoteFetched {
+    pub fn read(
+        &mut self,
+        database: DatabaseId,
+        plan: impl FnOnce(&mut ReadPlan),
+    ) -> RemoteFetched {
         let config = self.store().config(database).expect("the database exists");
         let shape = config.kind.remote().expect("all are elsewhere");
         let mut reads = ReadPlan::default();
