@@ -14,6 +14,7 @@ use store::remote::{
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
+use crate::caller_error::BUSY;
 use crate::catalogue::{CatalogueCopy, carry_out_change, keep_catalogue, name_left_out};
 use crate::commit::carry_out_commit;
 use crate::connect::{CassandraConfig, connect};
@@ -82,9 +83,7 @@ impl Cassandra {
         let before = self.under_way.fetch_add(1, Ordering::Relaxed);
         let request = UnderWay(Arc::clone(&self.under_way));
         if before >= limits::REQUESTS || self.is_stopping.load(Ordering::Relaxed) {
-            return Err(RemoteError::Busy {
-                retry_ms: limits::RETRY_MS,
-            });
+            return Err(BUSY);
         }
         Ok(request)
     }

@@ -5,6 +5,11 @@ use store::remote::RemoteError;
 use crate::failure::{EngineFailure, FailureCause};
 use crate::limits;
 
+/// There is too much under way: nothing was done.
+pub(crate) const BUSY: RemoteError = RemoteError::Busy {
+    retry_ms: limits::RETRY_MS,
+};
+
 /// Returns what a failed read is for its caller: nothing was done in any case.
 pub(crate) fn error_of_read(failure: &EngineFailure) -> RemoteError {
     match failure.cause {
@@ -12,9 +17,7 @@ pub(crate) fn error_of_read(failure: &EngineFailure) -> RemoteError {
             RemoteError::NoQuorum
         }
         FailureCause::TimedOut => RemoteError::TimedOut,
-        FailureCause::Overloaded => RemoteError::Busy {
-            retry_ms: limits::RETRY_MS,
-        },
+        FailureCause::Overloaded => BUSY,
         FailureCause::Refused => RemoteError::Refused,
     }
 }

@@ -388,10 +388,10 @@ async fn drop_database(
         .execute(StatementName::RemoveDatabase, &values, how, deadline)
         .await;
     let removed = removed.and_then(is_applied);
-    if matches!(&removed, Err(failure) if !failure.may_have_happened) {
-        return removed
-            .map(|_| None)
-            .map_err(|failure| error_of_write(&failure).into());
+    if let Err(failure) = &removed
+        && !failure.may_have_happened
+    {
+        return Err(error_of_write(failure).into());
     }
     // For this gateway at once; others see it within some seconds. And after a removal that was not
     // answered it says what became of it: the number is never used again.
@@ -520,6 +520,7 @@ mod tests {
     use store::remote::{RemoteOrder, RemotePromise, RemoteShape};
 
     use super::*;
+    use crate::paused_time::run;
 
     fn row(name: &str, id: i32) -> CatalogueRow {
         let shape = RemoteShape::new(RemotePromise::Linearizable, RemoteOrder::Hash);
@@ -566,12 +567,6 @@ mod tests {
         assert_eq!(copy.take_left_out(&found), ["later", "negative"]);
         assert!(copy.take_left_out(&found).is_empty(), "named once");
         assert_eq!(copy.get().databases.len(), 1);
-    }
-
-    fn run(future: impl Future<Output = ()>) {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(future);
     }
 
     #[test]

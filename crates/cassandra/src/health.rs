@@ -101,6 +101,7 @@ async fn first_success(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paused_time::run;
 
     #[test]
     fn some_failures_in_a_row_and_one_success_change_it() {
@@ -152,9 +153,7 @@ mod tests {
 
     #[test]
     fn a_frozen_node_does_not_hide_the_quorum_of_the_others() {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(async {
+        run(async {
             let nodes = [0, 1, 2];
             for turn in (0..6).chain([u32::MAX]) {
                 let probes = in_turn(&nodes, turn).map(|&node| probe(node == 0));

@@ -44,6 +44,8 @@ mod message_log;
 mod nodes;
 mod page;
 mod partition;
+#[cfg(test)]
+mod paused_time;
 mod queues;
 mod read;
 mod rows;

@@ -32,13 +32,6 @@ pub(crate) struct NodePermits {
     policy: Arc<dyn LoadBalancingPolicy>,
 }
 
-impl NodePermits {
-    /// Returns how many permits are in use.
-    fn in_use(&self) -> usize {
-        limits::NODE_PERMITS.saturating_sub(self.permits.available_permits())
-    }
-}
-
 /// A permit to send one request to a node.
 pub(crate) struct NodePermit {
     policy: Arc<dyn LoadBalancingPolicy>,
@@ -154,6 +147,11 @@ impl NodePermits {
         Arc::clone(&self.policy)
     }
 
+    /// Returns how many permits are in use.
+    fn in_use(&self) -> usize {
+        limits::NODE_PERMITS.saturating_sub(self.permits.available_permits())
+    }
+
     fn permit(&self, permit: OwnedSemaphorePermit) -> NodePermit {
         NodePermit {
             policy: Arc::clone(&self.policy),
@@ -176,6 +174,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::paused_time::run;
 
     fn node(permits: usize) -> Arc<NodePermits> {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 9042));
@@ -186,12 +185,6 @@ mod tests {
                 None,
             ),
         })
-    }
-
-    fn run<T>(future: impl Future<Output = T>) -> T {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(future)
     }
 
     #[test]

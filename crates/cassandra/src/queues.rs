@@ -9,6 +9,7 @@ use store::remote::RemoteError;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
+use crate::caller_error::BUSY;
 use crate::limits;
 use crate::partition::BucketPartition;
 
@@ -61,9 +62,7 @@ impl PartitionQueues {
         let before = queue.commits.fetch_add(1, Ordering::Relaxed);
         let place = QueuePlace(&queue.commits);
         if before > limits::PARTITION_WAITING {
-            return Err(RemoteError::Busy {
-                retry_ms: limits::RETRY_MS,
-            });
+            return Err(BUSY);
         }
         let turn = timeout_at(deadline, queue.turn.lock()).await;
         Ok(PartitionTurn {
@@ -88,12 +87,7 @@ mod tests {
 
     use super::*;
     use crate::partition::EntryTable;
-
-    fn run<T>(future: impl Future<Output = T>) -> T {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(future)
-    }
+    use crate::paused_time::run;
 
     fn partition(bucket: u16) -> BucketPartition {
         BucketPartition {

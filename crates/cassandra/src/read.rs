@@ -7,7 +7,7 @@ use store::remote::{RemoteAnswer, RemoteRead, RemoteReadRequest};
 use store::remote::{RemoteEntry, RemoteError};
 use tokio::time::Instant;
 
-use crate::caller_error::error_of_read;
+use crate::caller_error::{BUSY, error_of_read};
 use crate::engine::Engine;
 use crate::limits;
 use crate::page::{PageRequest, read_page};
@@ -155,9 +155,7 @@ pub(crate) fn remote_error(engine: &Engine, error: &RowsError) -> RemoteError {
             engine.log().note_damage(&error.to_string());
             RemoteError::Damaged
         }
-        RowsError::NoRoom => RemoteError::Busy {
-            retry_ms: limits::RETRY_MS,
-        },
+        RowsError::NoRoom => BUSY,
         RowsError::Abandoned => RemoteError::TimedOut,
     }
 }
