@@ -154,7 +154,7 @@ fn saturated(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis
             percent(top.window_wait)
         );
         return Diagnosis::undecided(text, "smaller requests, which need no window");
-    } else if gain < FAR_LESS && !is_server_limit_known(top) {
+    } else if gain < FAR_LESS && !matches!(server_limit(top), Some((_, ProcessLimit::Known(_)))) {
         let text = format!(
             "{from_here}, and over {} connections it is far less, {} of that: something that calls \
              on one connection share holds them up, such as packets",
@@ -246,11 +246,8 @@ fn connection(
 /// long requests waited for it.
 fn window(top: &LoadPoint, text: String) -> Diagnosis {
     let machine = top.machine.as_ref();
-    let causes = (Cause::ServerThread, Cause::ServerCpu);
-    let limit =
-        (top.server.as_ref()).map(|process| (process, process_limit(process, machine, causes)));
     let doubt = "a server that does not read on gives no window either";
-    match limit {
+    match server_limit(top) {
         Some((process, ProcessLimit::Known(cause))) => {
             of_process(cause, "server", process, machine)
                 .joined(Diagnosis::named(Cause::Window, text))
@@ -299,12 +296,9 @@ fn beyond(it: Diagnosis, spread: &LoadPoint, gain: f64) -> Diagnosis {
     if is_generator_busy(spread) {
         return it.joined(generator(spread));
     }
-    let machine = spread.machine.as_ref();
-    let causes = (Cause::ServerThread, Cause::ServerCpu);
-    let limit =
-        (spread.server.as_ref()).map(|process| (process, process_limit(process, machine, causes)));
-    match limit {
+    match server_limit(spread) {
         Some((process, ProcessLimit::Known(cause))) => {
+            let machine = spread.machine.as_ref();
             it.joined(of_process(cause, "server", process, machine))
         }
         _ => it.doubted(
@@ -314,16 +308,19 @@ fn beyond(it: Diagnosis, spread: &LoadPoint, gain: f64) -> Diagnosis {
     }
 }
 
-/// Whether the figures of the server's process say what limits it.
-fn is_server_limit_known(top: &LoadPoint) -> bool {
+/// What limits the server's process, by its figures; `None`: it is not seen.
+fn server_limit(top: &LoadPoint) -> Option<(&ProcessUse, ProcessLimit)> {
+    let process = top.server.as_ref()?;
     let causes = (Cause::ServerThread, Cause::ServerCpu);
-    let limit = |process| process_limit(process, top.machine.as_ref(), causes);
-    matches!(top.server.as_ref().map(limit), Some(ProcessLimit::Known(_)))
+    Some((
+        process,
+        process_limit(process, top.machine.as_ref(), causes),
+    ))
 }
 
 /// Neither more calls nor more connections bring more: the server, or what is behind it.
 fn server(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis {
-    let Some(process) = &top.server else {
+    let Some((process, limit)) = server_limit(top) else {
         return Diagnosis::undecided(
             format!(
                 "the server has no more to give than {}, and whether its CPU, its disk, a lock or \
@@ -333,8 +330,7 @@ fn server(evidence: &LoadEvidence, top: &LoadPoint, knee: usize) -> Diagnosis {
             needs_server(evidence.agent.as_ref()),
         );
     };
-    let causes = (Cause::ServerThread, Cause::ServerCpu);
-    match process_limit(process, top.machine.as_ref(), causes) {
+    match limit {
         ProcessLimit::Known(Cause::ServerCpu)
             if is_named_by_turns(process, top.machine.as_ref())
                 && is_pool_of_idle_threads(evidence, process, knee) =>

@@ -8,7 +8,7 @@ use super::diagnosis::{
     Diagnosis, ProcessLimit, of_process, percent, process_limit, process_words, times,
 };
 use super::evidence::{ClientEvidence, ClientRun, ProcessUse};
-use super::way_verdict::{FULL_LONG_WAY_BYTES_PER_S, FULL_WAY_BYTES_PER_S, LOOKS_LIKE_FULL_WAY};
+use super::way_verdict::{AtATime, LOOKS_LIKE_FULL_WAY};
 use crate::tap::time;
 
 /// What is left of the time that the server takes for a call, where half of the open calls only
@@ -94,21 +94,12 @@ fn saturated_server(evidence: &ClientEvidence) -> Diagnosis {
     }
 }
 
-/// How many calls a server works on at a time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum AtATime {
-    One,
-    Several,
-    Unclear,
-}
-
-impl AtATime {
-    fn of(calls: f64) -> AtATime {
-        match calls {
-            ..ONE_AT_A_TIME => AtATime::One,
-            ..SEVERAL_AT_A_TIME => AtATime::Unclear,
-            _ => AtATime::Several,
-        }
+/// What so many calls at a time come to.
+fn kind(calls: f64) -> AtATime {
+    match calls {
+        ..ONE_AT_A_TIME => AtATime::One,
+        ..SEVERAL_AT_A_TIME => AtATime::Unclear,
+        _ => AtATime::Several,
     }
 }
 
@@ -138,19 +129,17 @@ fn waiting(evidence: &ClientEvidence, process: &ProcessUse) -> Diagnosis {
     let by_rates = rate / single.rate.max(1e-9);
     let by_time = |ns: u64| (rate * ns as f64 / 1e9).min(by_rates);
     let calls = by_time(single.server_mean_ns);
-    if AtATime::of(calls) != AtATime::of(by_time(single.server_ns)) {
+    let at_a_time = kind(calls);
+    if at_a_time != kind(by_time(single.server_ns)) {
         return undecided("a client whose calls are of one kind: these take very different times");
     }
-    let (way, alone) = match AtATime::of(calls) {
-        AtATime::One => (FULL_WAY_BYTES_PER_S, Some(single)),
-        AtATime::Several | AtATime::Unclear => (FULL_LONG_WAY_BYTES_PER_S, None),
-    };
-    if least_bytes_per_s(evidence, alone) > way {
+    let alone = Some(single).filter(|_| at_a_time == AtATime::One);
+    if least_bytes_per_s(evidence, alone) > at_a_time.full_way_bytes_per_s() {
         return undecided(
             "the same client with smaller messages: a way that is full looks the same",
         );
     }
-    match AtATime::of(calls) {
+    match at_a_time {
         AtATime::One => serial(plain),
         AtATime::Several => pool(calls),
         AtATime::Unclear => return undecided("a longer run on a quieter machine"),

@@ -5,10 +5,7 @@ use super::cause::Cause;
 use super::diagnosis::{Diagnosis, nothing_measured, percent, process_words, times};
 use super::evidence::{LoadEvidence, LoadPoint, ProcessUse};
 use super::ladder::{best, best_of_one};
-use super::way_verdict::{
-    FULL_LONG_WAY_BYTES_PER_S, FULL_WAY_BYTES_PER_S, LOOKS_LIKE_FULL_WAY, WayByBytes, bandwidth,
-    way_by_bytes,
-};
+use super::way_verdict::{AtATime, LOOKS_LIKE_FULL_WAY, WayByBytes, bandwidth, way_by_bytes};
 use crate::tap::time;
 
 /// Calls that a server works on at a time, up to which it is one. It is also how many times as much
@@ -24,17 +21,6 @@ const NEAR_KNEE: f64 = 2.5;
 
 /// The part of the time of a call that is CPU, at most, where a pool holds calls up.
 const CPU_OF_POOL: f64 = 0.5;
-
-/// What a server works on at a time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum AtATime {
-    /// One call.
-    One,
-    /// So many, a fixed number.
-    Several,
-    /// The figures do not fit together.
-    Unclear,
-}
 
 /// The runs with one call in flight: the quieter one counts, as what a call takes that something
 /// else held up is not the server's.
@@ -174,11 +160,7 @@ fn full_way(evidence: &LoadEvidence, most: &LoadPoint, at_a_time: AtATime) -> Op
         WayByBytes::HasRoom { size } => (most.bytes_per_s.1, Some(size)),
         WayByBytes::Unknown => (most.bytes_per_s_max(), None),
     };
-    let full = match at_a_time {
-        AtATime::One => FULL_WAY_BYTES_PER_S,
-        AtATime::Several | AtATime::Unclear => FULL_LONG_WAY_BYTES_PER_S,
-    };
-    if bytes_per_s <= full {
+    if bytes_per_s <= at_a_time.full_way_bytes_per_s() {
         return None;
     }
     let text = format!(

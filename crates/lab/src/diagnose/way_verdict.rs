@@ -11,12 +11,33 @@ use super::limits::STOP_ERRORS_PERCENT;
 
 /// Bytes a second above which a way may be full, over which one call goes after the other: what a
 /// way of 64 kbit/s carries, as slow as any that is in use.
-pub(super) const FULL_WAY_BYTES_PER_S: f64 = 8_192.0;
+const FULL_WAY_BYTES_PER_S: f64 = 8_192.0;
 
 /// The same where several calls are under way at a time. A full way has so many of them only if it
 /// is long, too, and takes several times as long as the bytes of a call do: a call that is alone
 /// takes most of its time there.
-pub(super) const FULL_LONG_WAY_BYTES_PER_S: f64 = 65_536.0;
+const FULL_LONG_WAY_BYTES_PER_S: f64 = 65_536.0;
+
+/// What a server works on at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtATime {
+    /// One call.
+    One,
+    /// So many, a fixed number.
+    Several,
+    /// The figures do not fit together.
+    Unclear,
+}
+
+impl AtATime {
+    /// Returns the bytes a second above which a full way looks the same.
+    pub(super) fn full_way_bytes_per_s(self) -> f64 {
+        match self {
+            AtATime::One => FULL_WAY_BYTES_PER_S,
+            AtATime::Several | AtATime::Unclear => FULL_LONG_WAY_BYTES_PER_S,
+        }
+    }
+}
 
 /// What speaks against a server that waits, with fewer bytes than these.
 pub(super) const LOOKS_LIKE_FULL_WAY: &str =
