@@ -226,10 +226,7 @@ impl Iterate {
         let walk = walk.by_hash(self.is_by_hash).behind(passed);
         Ok(Begun::Seek(Box::new(Iteration {
             operation,
-            walk: match matches!(operation, Op::Get | Op::Step) {
-                true => walk,
-                false => walk.keys_only(),
-            },
+            walk: walk_for(operation, walk),
             given: request.value.to_vec(),
             omit_key: request.omit_key,
             omit_value: request.omit_value,
@@ -396,10 +393,7 @@ impl Iteration {
     fn look_behind(&mut self, database: DatabaseId, key: &[u8], actions: &mut impl DatabaseAccess) {
         let walk = Walk::new(database, &Range::ALL, Direction::Forward).of_entries(1);
         let walk = walk.by_hash(true).behind(Some(key));
-        self.walk = match matches!(self.operation, Op::Get | Op::Step) {
-            true => walk,
-            false => walk.keys_only(),
-        };
+        self.walk = walk_for(self.operation, walk);
         self.ask(actions);
     }
 
@@ -451,6 +445,14 @@ impl Iteration {
                 writer::bytes(out, number, value);
             }),
         }
+    }
+}
+
+/// Returns a walk that brings what an operation takes of a record: only some take its value.
+fn walk_for(operation: IterateOperation, walk: Walk) -> Walk {
+    match operation {
+        Op::Get | Op::Step => walk,
+        _ => walk.keys_only(),
     }
 }
 
