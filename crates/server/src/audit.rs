@@ -404,15 +404,23 @@ mod tests {
         }
     }
 
-    fn kind_of(method: Method, may_have_changed: bool) -> LineKind {
-        let ended = EndedCall {
+    /// A call of somebody without a token.
+    fn ended(method: Method) -> EndedCall<'static> {
+        EndedCall {
             method,
             code: Code::Ok,
-            may_have_changed,
+            may_have_changed: false,
             key: None,
             caller: AuditCaller::Anonymous,
             subject: "",
             detail: "",
+        }
+    }
+
+    fn kind_of(method: Method, may_have_changed: bool) -> LineKind {
+        let ended = EndedCall {
+            may_have_changed,
+            ..ended(method)
         };
         let event = event_of(method, Code::Ok);
         LineKind::of(event.expect("it administrates"), &ended)
@@ -473,13 +481,10 @@ mod tests {
             let trail = AuditTrail::default();
             for _ in 0..limits::ACTION_LINES_PER_CALLER {
                 let ended = EndedCall {
-                    method,
-                    code: Code::Ok,
                     may_have_changed: true,
                     key: Some(key),
                     caller,
-                    subject: "",
-                    detail: "",
+                    ..ended(method)
                 };
                 let peer = (&PeerAddress::Unix, from);
                 let denials = &mut ConnectionDenials::default();
