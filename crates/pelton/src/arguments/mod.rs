@@ -7,6 +7,7 @@ mod client_auth;
 mod credentials;
 mod database;
 mod forget_replicas;
+mod given;
 mod lab;
 mod lab_scenario;
 mod load;
@@ -46,6 +47,7 @@ pub use database::{
     KindArgument, ListDatabasesArguments, NewKindArgument, OrderArgument, PromiseArgument,
 };
 pub use forget_replicas::ForgetReplicasArguments;
+pub use given::first_given;
 pub use lab::{AgentArguments, DiagnoseArguments, HistogramArguments, LabCommand, TapArguments};
 pub use lab_scenario::{ScenarioArguments, ScenarioName};
 pub use load::{LoadArguments, LoadArrivals, LoadMode, LoadProtocol, LoadRequestOrder};

@@ -25,6 +25,21 @@ pub(super) fn optional(value: &Option<impl fmt::Display>) -> Option<String> {
     (value.as_ref()).map(|value| format!("{:?}", value.to_string()))
 }
 
+/// The text of a setting that has one.
+pub(super) fn text(value: &dyn fmt::Display) -> Option<String> {
+    Some(format!("{:?}", value.to_string()))
+}
+
+/// The same of a file or folder that may be left out.
+pub(super) fn path(path: &Option<PathBuf>) -> Option<String> {
+    path.as_ref().and_then(|path| text(&path.display()))
+}
+
+/// A number, or whether something is so: without quotes.
+fn number(value: &dyn fmt::Display) -> Option<String> {
+    Some(value.to_string())
+}
+
 /// What may be a secret, so that it is not printed in a form that could be read back.
 const HEADERS: &str = "otlp-header";
 
@@ -44,7 +59,6 @@ impl Settings {
 
     /// Those of spans and of the log.
     fn lines_of_spans_and_log(&self) -> [(&'static str, Option<String>); 9] {
-        let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
         let list = |texts: Vec<String>| {
             let quoted = texts.iter().map(|text| format!("{text:?}"));
             let quoted: Vec<_> = quoted.collect();
@@ -74,9 +88,6 @@ impl Settings {
 
     /// Those of listeners, and of what is kept where.
     fn lines_of_data(&self) -> Vec<(&'static str, Option<String>)> {
-        let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
-        let number = |value: &dyn fmt::Display| Some(value.to_string());
-        let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
         let listen: Vec<_> = self
             .listen
             .iter()
@@ -117,8 +128,6 @@ impl Settings {
 
     /// Those of sockets, threads, memory and services.
     fn lines_of_service(&self) -> Vec<(&'static str, Option<String>)> {
-        let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
-        let number = |value: &dyn fmt::Display| Some(value.to_string());
         let pin = (!self.pin.0.is_empty()).then_some(&self.pin);
         vec![
             ("driver", text(&self.driver)),

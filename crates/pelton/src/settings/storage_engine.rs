@@ -1,11 +1,10 @@
 //! The storage engine that has the databases of a server, and what goes with it.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use super::print::optional;
+use super::print::{optional, path, text};
 use super::{ABANDONED, ACKED_TIMEOUT, Settings, SettingsError};
-use crate::arguments::{ContactAddresses, ServeArguments, StoreArgument};
+use crate::arguments::{ContactAddresses, ServeArguments, StoreArgument, first_given};
 use crate::durability::DurabilityArgument;
 use crate::limits::{KEEP_LOG_BYTES, STORE_TIMEOUT_MAX_MS, STORE_TIMEOUT_MIN_MS};
 use crate::size::{KeptAmount, Size, Span};
@@ -55,8 +54,6 @@ impl StorageEngineSettings {
 
     /// Name and value of each, as the file would say it.
     pub(super) fn lines(&self) -> [(&'static str, Option<String>); 8] {
-        let text = |value: &dyn fmt::Display| Some(format!("{:?}", value.to_string()));
-        let path = |path: &Option<PathBuf>| path.as_ref().and_then(|path| text(&path.display()));
         let contacts: Vec<_> = self.contacts.iter().map(|one| format!("{one:?}")).collect();
         let contacts = (!contacts.is_empty()).then(|| format!("[{}]", contacts.join(", ")));
         [
@@ -72,7 +69,7 @@ impl StorageEngineSettings {
     }
 
     /// The first setting of an engine that is given.
-    fn first_given(&self) -> Option<&'static str> {
+    fn first_of_engine(&self) -> Option<&'static str> {
         let given = [
             ("contact", !self.contacts.is_empty()),
             ("keyspace", self.keyspace.is_some()),
@@ -82,7 +79,7 @@ impl StorageEngineSettings {
             ("store-ca", self.ca.is_some()),
             ("store-timeout", self.timeout.ms != TIMEOUT.ms),
         ];
-        named_first(given)
+        first_given(given)
     }
 }
 
@@ -97,7 +94,7 @@ impl Settings {
             return wrong("store-timeout must be 100ms to 5m".into());
         }
         let Some(store) = engine.store else {
-            return match engine.first_given() {
+            return match engine.first_of_engine() {
                 Some(name) => wrong(format!(
                     "{name} is about a storage engine, and this server has none: write store = \
                      \"cassandra\" (--store cassandra), or leave {name} out"
@@ -137,7 +134,7 @@ impl Settings {
     /// defaults stand in each file that was printed.
     fn first_of_folder(&self) -> Option<&'static str> {
         let kept_log = KeptAmount::Size(Size(KEEP_LOG_BYTES));
-        named_first([
+        first_given([
             ("data", self.data.is_some()),
             ("durability", self.durability != DurabilityArgument::Synced),
             ("kind", self.kind.is_some()),
@@ -175,17 +172,11 @@ impl Settings {
 
     /// The first setting by which a token is made.
     fn first_of_made_tokens(&self) -> Option<&'static str> {
-        named_first([
+        first_given([
             ("init-admin", self.init_admin),
             ("init-admin-file", self.init_admin_file.is_some()),
         ])
     }
-}
-
-/// The first name whose condition holds.
-fn named_first<const N: usize>(names: [(&'static str, bool); N]) -> Option<&'static str> {
-    let found = names.into_iter().find(|(_, is_so)| *is_so);
-    found.map(|(name, _)| name)
 }
 
 #[cfg(test)]

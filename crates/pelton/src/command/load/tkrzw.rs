@@ -12,7 +12,7 @@ use super::live_line::{LiveLine, LiveWork};
 use super::run::{run, run_shown};
 use super::services::{plan, target_credentials};
 use super::{check_process, print, verdict};
-use crate::arguments::{TkrzwLoadArguments, TkrzwLoadOperation};
+use crate::arguments::{TkrzwLoadArguments, TkrzwLoadOperation, first_given};
 use crate::command::load_machine::load_machine;
 use crate::command::page_file::PageFile;
 use crate::exit::{Exit, Failure};
@@ -67,9 +67,9 @@ fn check_echo(arguments: &TkrzwLoadArguments) -> Result<(), Failure> {
         ("--distribution", arguments.distribution.is_some()),
     ];
     let is_echo = arguments.operation == TkrzwLoadOperation::Echo;
-    match flags.into_iter().find(|(_, is_given)| is_echo && *is_given) {
+    match first_given(flags).filter(|_| is_echo) {
         None => Ok(()),
-        Some((flag, _)) => Err(Failure::Usage(format!(
+        Some(flag) => Err(Failure::Usage(format!(
             "{flag} goes only with --operation get and set"
         ))),
     }

@@ -1,6 +1,6 @@
 //! Requests to the storage engine that has the databases, and its nodes.
 
-use store::remote::{RemoteHealth, RemoteStore};
+use store::remote::{RemoteHealth, RemoteNode, RemoteStore};
 
 use crate::metrics::exposition::FamilyKind::{Counter, Gauge};
 use crate::metrics::exposition::MetricsPage;
@@ -53,30 +53,29 @@ pub(super) fn write(page: &mut MetricsPage, remote: &RemoteStore) {
 }
 
 fn write_nodes(page: &mut MetricsPage, remote: &RemoteStore) {
+    type ValueOf = fn(&RemoteNode) -> usize;
     let nodes = remote.backend().nodes();
-    page.family(
-        "pelton_store_node_connected",
-        Gauge,
-        "1 while there is a connection to this node of the storage engine.",
-    );
-    for node in &nodes {
-        let label = [("node", node.address.as_str())];
-        page.sample(&label, u64::from(node.is_connected));
-    }
-    page.family(
-        "pelton_store_node_requests",
-        Gauge,
-        "Requests of this server that this node has not answered.",
-    );
-    for node in &nodes {
-        page.sample(&[("node", node.address.as_str())], node.requests);
-    }
-    page.family(
-        "pelton_store_node_requests_limit",
-        Gauge,
-        "How many there may be; others wait for a moment, or are refused.",
-    );
-    for node in &nodes {
-        page.sample(&[("node", node.address.as_str())], node.limit_requests);
+    let families: [(&str, &str, ValueOf); 3] = [
+        (
+            "pelton_store_node_connected",
+            "1 while there is a connection to this node of the storage engine.",
+            |node| usize::from(node.is_connected),
+        ),
+        (
+            "pelton_store_node_requests",
+            "Requests of this server that this node has not answered.",
+            |node| node.requests,
+        ),
+        (
+            "pelton_store_node_requests_limit",
+            "How many there may be; others wait for a moment, or are refused.",
+            |node| node.limit_requests,
+        ),
+    ];
+    for (name, help, value) in families {
+        page.family(name, Gauge, help);
+        for node in &nodes {
+            page.sample(&[("node", node.address.as_str())], value(node));
+        }
     }
 }

@@ -14,7 +14,7 @@ use net::Address;
 
 use super::print_report;
 use super::this_machine::is_on_this_machine;
-use crate::arguments::DiagnoseArguments;
+use crate::arguments::{DiagnoseArguments, first_given};
 use crate::command::load::check_process;
 use crate::command::load_machine::load_machine;
 use crate::command::page_file::PageFile;
@@ -76,12 +76,9 @@ fn check_client_flags(arguments: &DiagnoseArguments, is_token_named: bool) -> Re
         ),
     ];
     let is_client = arguments.client.is_some();
-    match flags
-        .into_iter()
-        .find(|(_, is_given)| is_client && *is_given)
-    {
+    match first_given(flags).filter(|_| is_client) {
         None => Ok(()),
-        Some((flag, _)) => Err(Failure::Usage(format!(
+        Some(flag) => Err(Failure::Usage(format!(
             "{flag} does not go with --client: the command sends its own token"
         ))),
     }

@@ -9,7 +9,7 @@ use lab::scenario::{Measurements, PlannedClient, Scenario, ScenarioPlan, Scenari
 use net::Address;
 
 use super::print_report;
-use crate::arguments::{ScenarioArguments, ScenarioName};
+use crate::arguments::{ScenarioArguments, ScenarioName, first_given};
 use crate::command::load_machine::load_machine;
 use crate::command::page_file::PageFile;
 use crate::exit::{Exit, Failure};
@@ -37,9 +37,9 @@ fn check_clients(arguments: &ScenarioArguments, plan: &ScenarioPlan) -> Result<(
             arguments.grpc_client.is_some() && !has_grpc,
         ),
     ];
-    match refused.into_iter().find(|(_, is_refused)| *is_refused) {
+    match first_given(refused) {
         None => Ok(()),
-        Some((flag, _)) => Err(Failure::Usage(format!(
+        Some(flag) => Err(Failure::Usage(format!(
             "{flag}: this scenario has no run of such a client"
         ))),
     }
